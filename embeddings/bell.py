@@ -1,0 +1,56 @@
+"""The bell that wakes a worker after a commit. It can neither block nor fail a save.
+
+A message carries nothing and may be lost, doubled or late: workers poll as well. It is published from a thread of its
+own, because even a bounded publish to a frozen broker costs the operator a second (RELIABILITY rule 12).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+
+from celery import current_app
+from django.db import transaction
+
+log = logging.getLogger(__name__)
+
+TASK = "embeddings.tasks.ring"
+EXPIRES_SECONDS = 30
+CIRCUIT_SECONDS = 30  # after a failed publish, the broker is left alone for this long
+
+
+class _Ringer:
+    """One thread per process, started at the first ring and again after a fork."""
+
+    def __init__(self) -> None:
+        self._wanted = threading.Event()
+        self._start = threading.Lock()
+        self._pid: int | None = None
+
+    def ring(self) -> None:
+        self._wanted.set()
+        if self._pid != os.getpid():
+            with self._start:
+                if self._pid != os.getpid():
+                    self._pid = os.getpid()
+                    threading.Thread(target=self._publish_for_ever, name="embedding-bell", daemon=True).start()
+
+    def _publish_for_ever(self) -> None:
+        idle = threading.Event()
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            try:
+                current_app.send_task(TASK, queue="embeddings", expires=EXPIRES_SECONDS, ignore_result=True, retry=False)
+            except Exception as error:  # noqa: BLE001 - whatever the broker's client raises, the poll will do
+                log.warning("The broker cannot be reached (%s); workers find the work by polling.", error)
+                idle.wait(CIRCUIT_SECONDS)
+
+
+_ringer = _Ringer()
+
+
+def ring_on_commit() -> None:
+    """Wakes a worker once the current transaction has committed; nothing happens if it rolls back."""
+    transaction.on_commit(_ringer.ring, robust=True)

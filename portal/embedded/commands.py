@@ -1,0 +1,232 @@
+"""`make up`, `make down` and `make reset`: what a person does with a whole portal in one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from urllib.parse import urlencode
+
+from portal.embedded.account import programs
+from portal.embedded.credentials import write_private
+from portal.embedded.errors import ServiceError
+from portal.embedded.keeper import USERS_LOCK, Project, running
+from portal.embedded.layout import Layout, lock, make_state
+from portal.embedded.spawn import die_with_parent
+from portal.embedded.supervisor import Supervisor, say
+from portal.processes import PREPARE, PROCESSES
+
+UP_LOCK = "up.lock"
+EXTERNAL = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_ADMIN_URL", "REDIS_URL")
+ANSWER_SECONDS = 60
+DOWN_SECONDS = 20
+REVIVE_SECONDS = 2
+FIRST_QUESTION = "list the pets that are for sale"
+
+
+class Ended(Exception):
+    """A signal asked `make up` to stop."""
+
+
+class Signals:
+    """Notes that a signal asked for the end, and raises Ended at once unless `patient`.
+
+    The watching loop is patient: an exception in the middle of a start would lose sight of a process.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.patient = False
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # Under nohup the hang-up is ignored, and stays so.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        if not self.patient:
+            raise Ended
+
+
+def up(root: Path) -> None:
+    """Bring everything up, say where it answers, and stay until a signal ends it. ServiceError: one sentence."""
+    host, port = os.environ.get("HOST") or "127.0.0.1", _port()
+    state = root / ".portal"
+    make_state(state)
+    held = lock(state / UP_LOCK, wait=False)
+    if held is None:
+        pid = (state / UP_LOCK).read_text(encoding="utf-8").strip()
+        raise ServiceError(f"Tool Portal already runs in this folder (process {pid}); `make down` stops it.", exit_code=2)
+    with held:
+        held.truncate(0)
+        held.write(str(os.getpid()))
+        held.flush()
+        _refuse_port_in_use(host, port)
+        if os.environ.get("MAKELEVEL"):
+            die_with_parent(signal.SIGTERM)  # A killed `make` must not leave a portal behind that nobody watches.
+        signals = Signals()
+        with contextlib.suppress(Ended), _services(root) as project:
+            _run(root, project, signals, host, port)
+        say("Stopped.")
+
+
+def down(root: Path) -> None:
+    """End the `make up` of this folder and return when it has ended."""
+    path = root / ".portal" / UP_LOCK
+    if not path.exists() or (free := lock(path, wait=False)):
+        say("Tool Portal does not run in this folder.")
+        return
+    pid = int(path.read_text(encoding="utf-8") or 0)
+    if pid:
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + DOWN_SECONDS
+    while (free := lock(path, wait=False)) is None:
+        if time.monotonic() > deadline:
+            raise ServiceError(f"Process {pid} did not end within {DOWN_SECONDS} s; end it with: kill -9 {pid}")
+        time.sleep(0.05)
+    free.close()
+    say("Stopped.")
+
+
+def reset(root: Path, *, confirmed: bool) -> None:
+    """Delete the database, the broker's data, all secrets and logs of this folder, once asked."""
+    state = root / ".portal"
+    if not state.exists():
+        say("There is nothing to delete.")
+        return
+    make_state(state)
+    with contextlib.ExitStack() as stack:
+        for name in (UP_LOCK, USERS_LOCK):
+            held = lock(state / name, wait=False)
+            if held is None:
+                raise ServiceError("Tool Portal runs in this folder; stop it first with: make down", exit_code=2)
+            stack.enter_context(held)
+        if not confirmed:
+            if not sys.stdin.isatty():
+                raise ServiceError("Nobody can be asked here; say: make reset YES=1", exit_code=2)
+            if input(f"Delete the database and all data of {root}? Type yes: ").strip().lower() != "yes":
+                say("Nothing was deleted.")
+                return
+        Layout.of(state, programs().account).remove()
+    say("Deleted. `make up` starts anew.")
+
+
+def _run(root: Path, project: Project | None, signals: Signals, host: str, port: int) -> None:
+    """The life of `make up` once the servers run."""
+    environment = {
+        **os.environ,
+        "HOST": host,
+        "PORT": str(port),
+        "PYTHONUNBUFFERED": "1",
+        # Everyone who runs `make up` as root knows; Celery would say it in ten lines at each start.
+        "PYTHONWARNINGS": "ignore:You're running the worker",
+    }
+    started = time.monotonic()
+    command = [sys.executable, *PREPARE.command[1:]]
+    made = subprocess.run(command, cwd=root, env={**environment, "PORTAL_DB_ROLE": PREPARE.role}, check=False)
+    if made.returncode:
+        raise SystemExit(made.returncode)  # It has said why.
+    supervisor = Supervisor(root, PROCESSES, environment)
+    log = _tail(root / ".portal" / "log" / "keeper.log")
+    announced, revived = False, time.monotonic()
+    signals.patient = True
+    try:
+        while not signals.asked:
+            supervisor.step()
+            if not announced and (_answers(host, port) or time.monotonic() - started > ANSWER_SECONDS):
+                announced = True
+                _announce(root / ".portal" / "first-run.json", host, port)
+            if project and time.monotonic() - revived > REVIVE_SECONDS:
+                revived = time.monotonic()
+                for line in next(log):
+                    say(line, "services | ")
+                if project.revive():
+                    say("The keeper of the embedded services was gone; it was started again.")
+        say("Stopping.")
+        signals.patient = False  # A second Ctrl-C waits for nothing.
+        supervisor.stop()
+    finally:
+        supervisor.kill()
+
+
+@contextlib.contextmanager
+def _services(root: Path) -> Iterator[Project | None]:
+    """The embedded services, or nothing of ours where the environment names real servers."""
+    named = [name for name in EXTERNAL if os.environ.get(name)]
+    if named:
+        if missing := [name for name in EXTERNAL if name not in named]:
+            raise ServiceError(f"{named[0]} is set, so set {', '.join(missing)} as well.", exit_code=2)
+        yield None
+        return
+    with running(root) as project:
+        yield project
+
+
+def _port() -> int:
+    text = os.environ.get("PORT") or "8000"
+    if not text.isdigit() or not 0 < int(text) < 65_536:
+        raise ServiceError(f"PORT must be a number from 1 to 65535, not {text!r}.", exit_code=2)
+    return int(text)
+
+
+def _refuse_port_in_use(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ServiceError(
+                f"Port {port} of {host} cannot be used ({error.strerror}); choose another: make up PORT={port + 1}",
+            ) from None
+
+
+def _answers(host: str, port: int) -> bool:
+    connection = http.client.HTTPConnection(host, port, timeout=1)
+    try:
+        connection.request("GET", "/livez")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _announce(path: Path, host: str, port: int) -> None:
+    """Say where the portal answers and how to use it; first-run.json gets the URL of this run."""
+    url = f"http://{host}:{port}"
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        say(f"\n  Tool Portal runs at {url}\n")
+        return
+    if run.get("url") != url:
+        run["url"] = url
+        write_private(path, json.dumps(run, indent=1) + "\n")
+    search = f"{url}/api/v1/tools/search?{urlencode({'query': run.get('question', FIRST_QUESTION), 'top_k': 3})}"
+    header = f"Authorization: Bearer {run['api_key']}"
+    say(
+        f"\n  Tool Portal runs at {url}\n"
+        f"  Sign in as {run['username']} with the password {run['password']}\n"
+        f"  API key: {run['api_key']}\n"
+        f"  Find a tool: curl -s -H {shlex.quote(header)} {shlex.quote(search)}\n"
+        f"  The same stands in {path.parent.name}/{path.name}. Ctrl-C stops everything.\n"
+    )
+
+
+def _tail(path: Path) -> Iterator[list[str]]:
+    """Each time: the lines written since the last time."""
+    with path.open(encoding="utf-8", errors="replace") if path.exists() else contextlib.nullcontext() as file:
+        if file:
+            file.seek(0, os.SEEK_END)
+        while True:
+            yield file.read().splitlines() if file else []

@@ -1,0 +1,162 @@
+"""Which folder holds what for one set of embedded services.
+
+The *state* folder (`.portal/` of a project, or a folder given for a throwaway set) belongs to the caller: secrets,
+locks, logs. The *home* holds the servers' data: the state folder itself for an ordinary user, a folder of its own
+below the system folder for root, because the servers then run as another account.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import pwd
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from portal.embedded.account import SYSTEM_FOLDER, make_public_folder
+from portal.embedded.errors import ServiceError
+
+SOCKET_NAME = ".s.PGSQL.5432"
+SOCKET_PATH_LIMIT = 107  # bytes in sockaddr_un, the ending zero included
+ROOM_NEEDED = 300 * 1024 * 1024  # bytes: a new cluster is 40 MB, its log may grow to 64 MB before it is recycled
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The folders of one set; `account` is the (uid, gid) that owns the home, None for the caller."""
+
+    state: Path
+    home: Path
+    sockets: Path
+    account: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, state: Path, account: tuple[int, int] | None) -> Layout:
+        state = state.resolve()
+        name = hashlib.sha256(os.fsencode(state)).hexdigest()[:12]
+        home = SYSTEM_FOLDER / name if account else state
+        sockets = home / "run"
+        if len(os.fsencode(sockets / SOCKET_NAME)) >= SOCKET_PATH_LIMIT:
+            sockets = Path("/tmp") / f"tool-portal-{os.geteuid()}-{name}"
+        return cls(state=state, home=home, sockets=sockets, account=account)
+
+    @property
+    def postgres(self) -> Path:
+        return self.home / "postgres"
+
+    @property
+    def valkey(self) -> Path:
+        return self.home / "valkey"
+
+    @property
+    def logs(self) -> Path:
+        return self.state / "log"
+
+    def make(self, *, throwaway: bool = False) -> None:
+        """Make what is missing, each folder closed to everyone else. Existing folders keep their mode.
+
+        A home of root's says whose it is in a file: `belongs-to`, or `throwaway` where it may be swept away.
+        """
+        make_state(self.state)
+        try:
+            if self.account:
+                make_public_folder(SYSTEM_FOLDER)
+                self._set_aside_strangers_data()
+                self._private(self.home)
+                mark = self.home / ("throwaway" if throwaway else "belongs-to")
+                mark.write_text(str(self.state), encoding="utf-8")
+            self._private(self.sockets)
+            self._private(self.valkey)
+            self.logs.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise unwritable(Path(error.filename or self.home), error) from error
+        for folder in (self.state, self.home):
+            free = shutil.disk_usage(folder).free
+            if free < ROOM_NEEDED and not (self.postgres / "PG_VERSION").exists():
+                raise ServiceError(
+                    f"The disk of {folder} is full: {free // 2**20} MB are free, and a new database needs "
+                    f"{ROOM_NEEDED // 2**20} MB."
+                )
+
+    def remove(self) -> None:
+        """Delete the servers' data, secrets and logs; the lock files stay, because others may wait on them."""
+        if self.account:
+            shutil.rmtree(self.home, ignore_errors=True)
+        if self.sockets.parent != self.home:
+            shutil.rmtree(self.sockets, ignore_errors=True)
+        for path in list(self.state.iterdir()) if self.state.is_dir() else []:
+            if path.suffix == ".lock":
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _private(self, folder: Path) -> None:
+        """A folder that only its owner may enter. One in /tmp could have been laid by a stranger, so all are checked."""
+        try:
+            folder.mkdir(mode=0o700)
+            if self.account:
+                os.chown(folder, *self.account)
+        except FileExistsError:
+            status = folder.lstat()
+            owner = self.account[0] if self.account else os.geteuid()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner:
+                raise ServiceError(f"{folder} is not a folder of the account that runs the services.") from None
+            if folder == self.sockets and status.st_mode & 0o077:
+                raise ServiceError(f"{folder} is open to other users; close it with: chmod 700 {folder}") from None
+
+    def _set_aside_strangers_data(self) -> None:
+        """A project that was deleted and cloned again at the same path has new secrets, which fit no old data."""
+        if not self.postgres.exists() or (self.state / "services.json").exists():
+            return
+        aside = self.home.with_name(f"{self.home.name}.old")
+        shutil.rmtree(aside, ignore_errors=True)
+        self.home.rename(aside)
+
+
+def make_state(state: Path) -> None:
+    """Make the state folder, closed to other users; one that belongs to another user is refused."""
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(state, error) from error
+    # Root could write there, and would then leave files in it that the owner cannot change.
+    if (owner := state.stat().st_uid) != os.geteuid():
+        raise ServiceError(f"{state} belongs to user {_name(owner)}: run this as that user, or use another folder.")
+    if not os.access(state, os.W_OK):
+        raise ServiceError(f"{state} cannot be written to.")
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def unwritable(path: Path, error: OSError) -> ServiceError:
+    """The sentence for a path that could not be made or written."""
+    if error.errno == errno.ENOSPC:
+        return ServiceError(f"The disk of {path} is full.")
+    return ServiceError(f"{path} cannot be written to: {error.strerror}.")
+
+
+def lock(path: Path, *, shared: bool = False, wait: bool = True) -> IO[str] | None:
+    """Hold a lock on the file until it is closed or the process ends; None if others hold it and we do not wait."""
+    try:
+        file = path.open("a+", encoding="utf-8")
+    except OSError as error:
+        raise unwritable(path, error) from error
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file

@@ -1,0 +1,46 @@
+"""Gunicorn's settings: prefork `sync` workers, one a core, because a search is one core's work from start to end.
+
+The application is imported once, before the fork; database pools, the model's session and all threads are made after
+it, in each worker.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+bind = f"{os.environ.get('HOST') or '127.0.0.1'}:{os.environ.get('PORT') or '8000'}"
+workers = int(os.environ.get("WEB_CONCURRENCY") or len(os.sched_getaffinity(0)))
+worker_class = "sync"
+preload_app = True
+timeout = 60  # an upload of 20 MB is parsed within it
+graceful_timeout = 5
+# The workers' heartbeats are files; on a disk they would stall with it.
+worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None
+control_socket_disable = True
+accesslog = None
+logconfig_dict = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {"gunicorn.error": {"level": "INFO", "handlers": ["console"], "propagate": False}},
+}
+
+
+def post_worker_init(worker: Any) -> None:
+    """Load the model before the first request, then take what now lives for ever out of the collector's rounds."""
+    from embeddings.providers import ProviderError, get_provider
+
+    try:
+        provider = get_provider()
+        if provider is not None:
+            provider.embed(["warm-up"], "query")
+    except ProviderError as error:
+        # Without a model search still answers by keywords, and says so.
+        logging.getLogger("portal").warning("The web starts without its embedding model: %s", error)
+    gc.collect()
+    gc.freeze()

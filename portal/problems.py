@@ -1,0 +1,136 @@
+"""Errors of the API as problem details (RFC 9457): one shape for what DRF, Django and our own services refuse."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from rest_framework import exceptions, status
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+log = logging.getLogger("portal.api")
+
+TITLES = {
+    400: "validation_error",
+    401: "authentication_failed",
+    403: "permission_denied",
+    404: "not_found",
+    405: "method_not_allowed",
+    406: "not_acceptable",
+    409: "conflict",
+    412: "precondition_failed",
+    413: "payload_too_large",
+    415: "unsupported_media_type",
+    422: "unprocessable",
+    428: "precondition_required",
+    429: "rate_limited",
+    500: "internal_error",
+    503: "unavailable",
+}
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(exceptions.APIException):
+    """A refusal with a status, a stable code and a sentence; `extra` adds members to the answer."""
+
+    def __init__(self, status_code: int, detail: str, *, code: str | None = None, **extra: Any) -> None:
+        super().__init__(detail, code or TITLES[status_code])
+        self.status_code, self.extra = status_code, extra
+
+
+def _body(code: int, title: str, detail: str, request: Any, **members: Any) -> dict[str, Any]:
+    return {
+        "type": f"/docs/problems/{title}",
+        "title": title,
+        "status": code,
+        "detail": detail,
+        "instance": request.path,
+        "request_id": request_id(request),
+        **members,
+    }
+
+
+def request_id(request: Any) -> str:
+    """The caller's own X-Request-ID if it is reasonable, else a new one; the same for the whole request."""
+    django_request = getattr(request, "_request", request)
+    known: str | None = getattr(django_request, "request_id", None)
+    if known is None:
+        given = django_request.headers.get("X-Request-ID", "")
+        known = given if given.isascii() and given.isprintable() and 0 < len(given) <= 128 else uuid.uuid4().hex
+        django_request.request_id = known
+    return known
+
+
+def _flat(detail: Any, pointer: str = "") -> list[dict[str, str]]:
+    """DRF's nested details as a flat list of {code, detail, pointer}."""
+    if isinstance(detail, dict):
+        return [
+            entry
+            for name, inner in detail.items()
+            for entry in _flat(inner, pointer if name == "non_field_errors" else f"{pointer}/{name}")
+        ]
+    if isinstance(detail, list):
+        nested = any(isinstance(inner, dict | list) for inner in detail)
+        return [
+            entry
+            for index, inner in enumerate(detail)
+            for entry in _flat(inner, f"{pointer}/{index}" if nested else pointer)
+        ]
+    return [{"code": getattr(detail, "code", "invalid"), "detail": str(detail), "pointer": pointer or "/"}]
+
+
+def problem_response(error: Exception, context: dict[str, Any]) -> Response | None:
+    """DRF's exception handler. None leaves an unexpected error to Django, and ApiProblemMiddleware to its 500."""
+    request = context["request"]
+    if isinstance(error, Http404):
+        error = exceptions.NotFound("There is no such thing here.")
+    elif isinstance(error, DjangoPermissionDenied):
+        error = exceptions.PermissionDenied()
+    if not isinstance(error, exceptions.APIException):
+        return None
+    set_rollback()
+    code = error.status_code
+    headers = {}
+    if getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = error.auth_header
+    if getattr(error, "wait", None):
+        headers["Retry-After"] = str(int(error.wait) + 1)
+    if isinstance(error, Problem):
+        body = _body(code, str(error.get_codes()), str(error.detail), request, **error.extra)
+    elif isinstance(error, exceptions.ValidationError):
+        errors = _flat(error.detail)
+        sentence = " ".join(f"{one['pointer'].lstrip('/') or 'request'}: {one['detail']}" for one in errors[:5])
+        body = _body(code, TITLES[code], sentence, request, errors=errors)
+    else:
+        body = _body(code, TITLES.get(code, "error"), str(error.detail), request)
+    return Response(body, status=code, headers=headers, content_type=MEDIA_TYPE)
+
+
+class ApiProblemMiddleware:
+    """Gives /api/ answers their request id, and what is raised outside of DRF (404, 405, 413, 500) the same shape."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if not request.path.startswith("/api/"):
+            return response
+        if response.status_code >= status.HTTP_400_BAD_REQUEST and "json" not in response.get("Content-Type", ""):
+            title = TITLES.get(response.status_code, "error")
+            detail = {
+                404: "There is no such address in this API.",
+                500: "Something went wrong here. The request id finds it in the log.",
+            }.get(response.status_code, response.reason_phrase)
+            if response.status_code == status.HTTP_500_INTERNAL_SERVER_ERROR:
+                log.error("request %s failed", request_id(request))
+            response = JsonResponse(
+                _body(response.status_code, title, detail, request), status=response.status_code, content_type=MEDIA_TYPE
+            )
+        response["X-Request-ID"] = request_id(request)
+        return response

@@ -1,0 +1,41 @@
+"""The portal's processes: their commands and database roles, said once for `make up` and for docker-compose.yml.
+
+`tests/portal/test_compose.py` holds the compose file to this list. How they are watched is the supervisor's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CELERY = ("python", "-m", "celery", "--quiet", "-A", "portal")
+# Workers need neither gossip nor mingle: they share nothing, and both cost seconds at the start.
+QUIET = ("--without-gossip", "--without-mingle", "--loglevel", "INFO")
+BEAT_FILE = ".portal/beat-schedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process; `python` as the first word stands for the interpreter that runs the portal.
+
+    Processes of one `stage` are stopped together, the lower stages first.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    role: str
+    stage: int = 0
+
+
+PREPARE = Process("prepare", ("python", "-m", "portal.prepare"), role="admin")
+# In the order of their stages: the web stops first, so that nothing new comes in.
+PROCESSES = (
+    Process("web", ("python", "-m", "gunicorn", "portal.wsgi", "-c", "portal/gunicorn.py"), role="app"),
+    Process(
+        "embeddings",
+        (*CELERY, "worker", "-Q", "embeddings", "-P", "solo", "-n", "embeddings@%h", *QUIET),
+        role="worker",
+        stage=1,
+    ),
+    Process("worker", (*CELERY, "worker", "-Q", "default", "-c", "1", "-n", "default@%h", *QUIET), role="worker", stage=1),
+    Process("beat", (*CELERY, "beat", "--schedule", BEAT_FILE, "--loglevel", "INFO"), role="worker", stage=2),
+)

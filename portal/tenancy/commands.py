@@ -1,0 +1,62 @@
+"""What the portal's commands share: the tenant they act for, `--json`, and exit codes that mean something."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NoReturn
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandParser
+from django.db import OperationalError, connection
+
+DONE, SOME_FAILED, USAGE, REFUSED, DEPENDENCY_DOWN = 0, 1, 2, 3, 4
+DEFAULT_TENANT = "default"
+
+
+class PortalCommand(BaseCommand):
+    """A command whose errors are one sentence on stderr and an exit code. Subclasses define `run`."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", help="print one JSON object on stdout, all else on stderr")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            code = self.run(**options) or DONE
+        except OperationalError as error:
+            self.stop(DEPENDENCY_DOWN, f"The database cannot be reached: {str(error).strip().splitlines()[0]}")
+        if code:
+            sys.exit(code)
+
+    def run(self, **options: Any) -> int | None:
+        raise NotImplementedError
+
+    def stop(self, code: int, sentence: str) -> NoReturn:
+        self.stderr.write(sentence)
+        sys.exit(code)
+
+    def show(self, options: dict[str, Any], data: dict[str, Any], text: str) -> None:
+        self.stdout.write(json.dumps(data, ensure_ascii=False) if options["json"] else text)
+
+
+class TenantCommand(PortalCommand):
+    """A command that acts for one tenant: `--tenant SLUG`, the default tenant without it."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--tenant", default=DEFAULT_TENANT, metavar="SLUG", help="default: %(default)s")
+
+    def run(self, **options: Any) -> int | None:
+        return self.run_for(self.tenant_id(options["tenant"]), options)
+
+    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> int | None:
+        raise NotImplementedError
+
+    def tenant_id(self, slug: str) -> UUID:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT portal_tenant(%s)", [slug])
+            row = cursor.fetchone()
+        if row is None or row[0] is None:
+            self.stop(USAGE, f"There is no tenant {slug!r}. Make it with: manage.py create_tenant {slug}")
+        found: UUID = row[0]
+        return found

@@ -1,0 +1,56 @@
+"""Which tenant the current code acts for: the one door through which tenant tables are reached.
+
+`tenant_context` sets the tenant twice, for Python (scoped managers) and for PostgreSQL (row-level security), so that
+either alone still isolates. Nothing here decides who may act; see authentication.py and middleware.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from uuid import UUID
+
+from django.db import connection, transaction
+
+_tenant: ContextVar[UUID | None] = ContextVar("portal_tenant", default=None)
+
+
+class NoTenant(RuntimeError):
+    """A tenant table was used outside of tenant_context."""
+
+    def __init__(self) -> None:
+        super().__init__(self.__doc__)
+
+
+def current_tenant() -> UUID:
+    """The tenant of the innermost `tenant_context`; raises NoTenant outside of one."""
+    tenant = _tenant.get()
+    if tenant is None:
+        raise NoTenant
+    return tenant
+
+
+def _tell_database(tenant_id: UUID) -> None:
+    with connection.cursor() as cursor:
+        # Transaction-local, because a session setting would survive in the connection pool.
+        cursor.execute("SELECT set_config('portal.tenant', %s, true)", [str(tenant_id)])
+
+
+@contextmanager
+def tenant_context(tenant_id: UUID) -> Iterator[None]:
+    """Opens a transaction in which `tenant_id` is the only tenant that exists; nests, and restores the outer one.
+
+    An exception rolls the (inner) transaction back, and PostgreSQL then restores the setting by itself.
+    """
+    outer = _tenant.get()
+    with transaction.atomic():
+        token = _tenant.set(tenant_id)
+        try:
+            if outer != tenant_id:
+                _tell_database(tenant_id)
+            yield
+        finally:
+            _tenant.reset(token)
+        if outer is not None and outer != tenant_id:
+            _tell_database(outer)

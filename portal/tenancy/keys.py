@@ -1,0 +1,106 @@
+"""API keys: how one is made, read and found again.
+
+A key is `tp_` + 43 base62 characters (256 random bits) + 6 of CRC-32, so that a mistyped key is refused without asking
+the database and a secret scanner can be exact (the pattern that GitHub's tokens follow).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import connection
+from django.utils import timezone
+
+from portal.tenancy.context import current_tenant
+from portal.tenancy.models import ApiKey, Sensitivity
+
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_PREFIX = "tp_"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, by which key: what authentication learns before a tenant is known."""
+
+    key_id: UUID
+    key_name: str
+    tenant_id: UUID
+    scopes: frozenset[str]
+    max_sensitivity: str
+    use_is_stale: bool  # last_used_at is older than a minute
+
+
+def _base62(number: int, length: int) -> str:
+    digits = []
+    for _ in range(length):
+        number, digit = divmod(number, 62)
+        digits.append(_ALPHABET[digit])
+    return "".join(reversed(digits))
+
+
+def _checksum(body: str) -> str:
+    return _base62(zlib.crc32(body.encode()), 6)
+
+
+def generate() -> str:
+    """A new secret key."""
+    body = _base62(secrets.randbits(256), 43)
+    return f"{_PREFIX}{body}{_checksum(body)}"
+
+
+def well_formed(key: str) -> bool:
+    """Whether `key` has the shape and checksum of a key of ours."""
+    body, checksum = key[len(_PREFIX) : -6], key[-6:]
+    return key.startswith(_PREFIX) and len(body) == 43 and key.isascii() and _checksum(body) == checksum
+
+
+def digest(key: str) -> bytes:
+    """SHA-256; a plain hash is enough for 256 random bits."""
+    return hashlib.sha256(key.encode()).digest()
+
+
+def create_api_key(
+    *,
+    name: str,
+    scopes: Iterable[str],
+    max_sensitivity: str = Sensitivity.RESTRICTED,
+    expires_in: timedelta | None = None,
+) -> tuple[ApiKey, str]:
+    """Stores a new key in the current tenant; returns the row and the secret, which is not kept."""
+    secret = generate()
+    expires_at: datetime | None = timezone.now() + expires_in if expires_in else None
+    row = ApiKey.objects.create(
+        tenant_id=current_tenant(),
+        name=name,
+        prefix=secret[:8],
+        digest=digest(secret),
+        scopes=sorted(set(scopes)),
+        max_sensitivity=max_sensitivity,
+        expires_at=expires_at,
+    )
+    return row, secret
+
+
+def find_caller(key: str) -> Caller | None:
+    """The caller of a live key, or None for one that is malformed, unknown, expired or revoked: no telling which."""
+    if not well_formed(key):
+        return None
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM portal_find_key(%s)", [digest(key)])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    key_id, name, tenant_id, scopes, max_sensitivity, use_is_stale = row
+    return Caller(key_id, name, tenant_id, frozenset(scopes), max_sensitivity, use_is_stale)
+
+
+def note_use(caller: Caller) -> None:
+    """Records that the key is in use, at most once a minute, inside the caller's tenant_context."""
+    if caller.use_is_stale:
+        ApiKey.objects.filter(pk=caller.key_id).update(last_used_at=timezone.now())

@@ -1,0 +1,137 @@
+"""Tenants, who belongs to them, and the keys that act for them; and the base of every tenant table."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from portal.tenancy.context import current_tenant
+
+
+class Tenant(models.Model):
+    """The boundary: nothing of one tenant is ever visible to another."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    slug = models.SlugField(max_length=63, unique=True)
+    name = models.CharField(max_length=200)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("slug",)
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class TenantManager(models.Manager[Any]):
+    """Sees the rows of the current tenant only, and raises NoTenant without one."""
+
+    def get_queryset(self) -> models.QuerySet[Any]:
+        return super().get_queryset().filter(tenant_id=current_tenant())
+
+
+class TenantModel(models.Model):
+    """A row of one tenant. `tenant` defaults to the current one; `id` is a UUID, so it tells nothing of others."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.CASCADE, default=current_tenant, editable=False, related_name="+"
+    )
+
+    objects: ClassVar[Any] = TenantManager()
+
+    class Meta:
+        abstract = True
+        # Composite foreign keys of other tables point here.
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["tenant", "id"], name="%(app_label)s_%(class)s_tenant_id"),
+        ]
+
+
+class Role(models.TextChoices):
+    """What a member may do, each including the one before."""
+
+    VIEWER = "viewer", "Viewer (looks)"
+    OPERATOR = "operator", "Operator (edits, imports, refreshes)"
+    ADMIN = "admin", "Admin (keys, settings, deletes)"
+
+    @classmethod
+    def at_least(cls, role: str, wanted: str) -> bool:
+        order = cls.values
+        return role in order and order.index(role) >= order.index(wanted)
+
+
+class Membership(TenantModel):
+    """A user's role in a tenant."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    role = models.CharField(max_length=10, choices=Role.choices, default=Role.VIEWER)
+
+    class Meta(TenantModel.Meta):
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            *TenantModel.Meta.constraints,
+            models.UniqueConstraint(fields=["tenant", "user"], name="membership_once"),
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} ({self.role})"
+
+
+class Scope(models.TextChoices):
+    """What an API key may do."""
+
+    SEARCH_READ = "search:read"
+    TOOLS_READ = "tools:read"
+    TOOLS_WRITE = "tools:write"
+    TOOLS_PUBLISH = "tools:publish"
+    SOURCES_WRITE = "sources:write"
+    JOBS_RUN = "jobs:run"
+    EXECUTIONS_WRITE = "executions:write"
+    ADMIN = "admin"
+
+
+class Sensitivity(models.TextChoices):
+    """How far a tool may be shown, least to most guarded."""
+
+    PUBLIC = "public"
+    INTERNAL = "internal"
+    CONFIDENTIAL = "confidential"
+    RESTRICTED = "restricted"
+
+    @classmethod
+    def up_to(cls, highest: str) -> list[str]:
+        order: list[str] = list(cls.values)
+        return order[: order.index(highest) + 1]
+
+
+class ApiKey(TenantModel):
+    """A bearer key. Only its SHA-256 digest is stored; the key itself is shown once."""
+
+    name = models.CharField(max_length=200)
+    prefix = models.CharField(max_length=16, editable=False)
+    digest = models.BinaryField(max_length=32, unique=True, editable=False)
+    scopes = ArrayField(models.CharField(max_length=32, choices=Scope.choices))
+    max_sensitivity = models.CharField(
+        max_length=12, choices=Sensitivity.choices, default=Sensitivity.RESTRICTED
+    )
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            *TenantModel.Meta.constraints,
+            models.UniqueConstraint(fields=["tenant", "name"], name="api_key_name_once"),
+            models.CheckConstraint(
+                condition=models.Q(max_sensitivity__in=Sensitivity.values), name="api_key_sensitivity_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"

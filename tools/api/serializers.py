@@ -1,0 +1,105 @@
+"""What the API takes and gives: parameters with their bounds, and tools as agents see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from tools.models import Tool
+from tools.search.query import DEFAULT_TOP_K, FILTER_NAMES, MAX_QUERY_LENGTH, MAX_TOP_K, SearchFilters, SearchQuery
+
+MAX_FILTER_VALUES = {"names": 1000, "exclude": 1000}
+# Short forms that callers write; the long form is the field's name everywhere else.
+ALIASES = {"protocol": "source_protocol", "domain": "routing_domain", "type": "tool_type", "exclude_names": "exclude"}
+
+
+class WordsField(serializers.ListField):
+    """One value, several, or a comma-separated list."""
+
+    child = serializers.CharField(max_length=300, trim_whitespace=True)
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        if isinstance(data, str):
+            data = [part.strip() for part in data.split(",") if part.strip()]
+        words: list[str] = super().to_internal_value(data)
+        return words
+
+
+class SearchSerializer(serializers.Serializer[Any]):
+    """A search request; the filters stand beside `query` or inside `filters`."""
+
+    query = serializers.CharField(max_length=MAX_QUERY_LENGTH, trim_whitespace=True)
+    top_k = serializers.IntegerField(min_value=1, max_value=MAX_TOP_K, default=DEFAULT_TOP_K)
+    filters = serializers.DictField(required=False)
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        fields = super().get_fields()
+        for name in FILTER_NAMES:
+            fields[name] = WordsField(required=False, max_length=MAX_FILTER_VALUES.get(name, 50))
+        return fields
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise serializers.ValidationError("Send a JSON object.")
+        flat = {**data, **data["filters"]} if isinstance(data.get("filters"), dict) else dict(data)
+        if isinstance(data.get("filters"), dict):
+            flat.pop("filters")
+        flat = {ALIASES.get(name, name): value for name, value in flat.items()}
+        unknown = sorted(set(flat) - set(self.fields))
+        if unknown:
+            raise serializers.ValidationError(
+                {name: f"There is no such parameter. Known: {', '.join(self.fields)}." for name in unknown}
+            )
+        return super().to_internal_value(flat)
+
+    def to_query(self) -> SearchQuery:
+        data = self.validated_data
+        filters = {name: tuple(data[name]) for name in FILTER_NAMES if name in data}
+        return SearchQuery(text=data["query"], top_k=data["top_k"], filters=SearchFilters(**filters))
+
+
+class ToolSerializer(serializers.ModelSerializer[Tool]):
+    """A tool in full."""
+
+    source = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    embedding_status = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Tool
+        fields = (
+            "id", "tool_id", "namespace", "name", "description", "description_source", "tool_type", "category", "subcategory",
+            "tags", "tech_stack", "use_cases", "routing_domain", "semantic_namespace", "source_protocol", "server",
+            "sensitivity", "target_personas", "parameters", "output", "annotations", "semantic_weight", "visibility",
+            "lifecycle", "owner", "official", "active", "core", "estimated_cost", "source", "embedding_status", "version",
+            "created_at", "updated_at",
+        )  # fmt: skip
+
+    def get_embedding_status(self, tool: Tool) -> str | None:
+        embedding = next(iter(tool.embeddings.all()), None)
+        return embedding.status if embedding else None
+
+
+class ToolChangeSerializer(serializers.ModelSerializer[Tool]):
+    """The fields of a tool that a caller may set."""
+
+    class Meta:
+        model = Tool
+        fields = (
+            "name", "description", "tool_type", "category", "subcategory", "tags", "tech_stack", "use_cases",
+            "routing_domain", "semantic_namespace", "sensitivity", "target_personas", "parameters", "output", "annotations",
+            "semantic_weight", "visibility", "lifecycle", "owner", "official", "active", "core", "estimated_cost",
+        )  # fmt: skip
+
+    def to_internal_value(self, data: Any) -> Any:
+        unknown = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
+        if unknown:
+            raise serializers.ValidationError({name: "This field cannot be set." for name in unknown})
+        return super().to_internal_value(data)
+
+
+class NewToolSerializer(ToolChangeSerializer):
+    """A tool written by hand."""
+
+    class Meta(ToolChangeSerializer.Meta):
+        fields = ("tool_id", "namespace", *ToolChangeSerializer.Meta.fields)  # type: ignore[assignment]

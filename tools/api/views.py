@@ -1,0 +1,325 @@
+"""The REST doors: parse, call one service in the caller's tenant, present."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+from uuid import UUID
+
+from django.db.models import QuerySet
+from rest_framework.exceptions import NotFound
+from rest_framework.pagination import CursorPagination
+from rest_framework.parsers import JSONParser, MultiPartParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from portal.problems import Problem
+from portal.tenancy.context import tenant_context
+from portal.tenancy.keys import Caller
+from portal.tenancy.models import Scope, Sensitivity
+from tools import services
+from tools.api.serializers import NewToolSerializer, SearchSerializer, ToolChangeSerializer, ToolSerializer
+from tools.errors import Busy, CatalogueError, Invalid, NameTaken, StaleVersion
+from tools.filters import ToolFilter
+from tools.imports.service import import_openapi
+from tools.imports.specs import DocumentRefused
+from tools.models import Source, Tool
+from tools.search.query import SearchFilters, SearchQuery
+from tools.search.service import search
+
+
+def caller_of(request: Request) -> Caller:
+    return cast(Caller, request.auth)
+
+
+def visible_tools(caller: Caller) -> QuerySet[Tool]:
+    """The tools that this key may see one by one, with what a full answer needs."""
+    tools: QuerySet[Tool] = Tool.objects.select_related("source").prefetch_related("embeddings")
+    return tools.filter(sensitivity__in=Sensitivity.up_to(caller.max_sensitivity))
+
+
+def find_tool(caller: Caller, ref: str, namespace: str) -> Tool:
+    """By UUID, or by tool_id within the namespace. A foreign and an unknown one give the same 404."""
+    try:
+        wanted: dict[str, Any] = {"pk": UUID(ref)}
+    except ValueError:
+        wanted = {"tool_id": ref, "namespace": namespace}
+    tool = visible_tools(caller).filter(**wanted).first()
+    if tool is None:
+        raise NotFound(f"There is no tool {ref!r} here.")
+    return tool
+
+
+def as_problem(error: CatalogueError) -> Problem:
+    if isinstance(error, StaleVersion):
+        return Problem(412, str(error), current_etag=f'"v{error.current.version}"')
+    if isinstance(error, Invalid):
+        entries = [
+            {"code": "invalid", "detail": text, "pointer": f"/{field}"}
+            for field, texts in error.errors.items()
+            for text in texts
+        ]
+        return Problem(422, str(error), code="validation_error", errors=entries)
+    if isinstance(error, NameTaken):
+        return Problem(409, str(error), code="name_taken")
+    return Problem(409, str(error), code="busy" if isinstance(error, Busy) else "conflict")
+
+
+class SearchView(APIView):
+    """Which tools serve this need? `GET` for curl and caches, `POST` for long filters."""
+
+    required_scope = Scope.SEARCH_READ
+
+    def get(self, request: Request) -> Response:
+        parameters = {
+            name: values if len(values) > 1 else values[0] for name, values in request.query_params.lists()
+        }
+        return self._answer(request, parameters)
+
+    def post(self, request: Request) -> Response:
+        return self._answer(request, request.data)
+
+    def _answer(self, request: Request, data: Any) -> Response:
+        serializer = SearchSerializer(data=data)
+        serializer.is_valid(raise_exception=True)
+        caller = caller_of(request)
+        query = _within_rights(serializer.to_query(), caller)
+        answer = search(caller.tenant_id, query)
+        body = {
+            "query": answer.query.text,
+            "results": [
+                {
+                    "rank": hit.rank,
+                    "score": round(hit.score, 6),
+                    "match_type": hit.match_type,
+                    "components": hit.components,
+                    "tool": _brief(hit.tool),
+                }
+                for hit in answer.hits
+            ],
+            "metadata": {
+                "result_count": len(answer.hits),
+                "mode": answer.mode,
+                "degraded": list(answer.degraded),
+                "reranked": False,
+                "used_llm_rerank": False,
+                "filters_applied": {
+                    name: value for name, value in serializer.to_query().filters.applied().items()
+                },
+                "took_ms": answer.took_ms,
+                "search_id": answer.search_id,
+            },
+        }
+        timing = ", ".join(f"{stage};dur={spent}" for stage, spent in answer.timings.items())
+        return Response(body, headers={"Server-Timing": timing, "Cache-Control": "no-cache"})
+
+
+def _within_rights(query: SearchQuery, caller: Caller) -> SearchQuery:
+    """Narrows the question to what the key may see; a key without bound costs no filter."""
+    allowed = Sensitivity.up_to(caller.max_sensitivity)
+    if len(allowed) == len(Sensitivity.values):
+        return query
+    asked = query.filters.sensitivity
+    narrowed = tuple(one for one in allowed if asked is None or one in asked)
+    values = {name: getattr(query.filters, name) for name in SearchFilters.__slots__}
+    return SearchQuery(query.text, query.top_k, SearchFilters(**{**values, "sensitivity": narrowed}))
+
+
+def _brief(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "tool_id": row["tool_id"],
+        "namespace": row["namespace"],
+        "name": row["name"],
+        "description": row["description"],
+        "server": row["server"],
+        "source": row["source__slug"],
+        "category": row["category"],
+        "tags": row["tags"],
+        "tool_type": row["tool_type"],
+        "source_protocol": row["source_protocol"],
+        "routing_domain": row["routing_domain"],
+        "sensitivity": row["sensitivity"],
+        "average_latency_ms": None,
+        "success_rate": None,
+        "embedding_status": row["embeddings__status"],
+    }
+
+
+class ToolPages(CursorPagination):
+    page_size = 20
+    page_size_query_param = "limit"
+    max_page_size = 100
+    ordering = ("name", "id")
+
+
+class ToolListView(APIView):
+    """The catalogue, page by page; and tools written by hand."""
+
+    required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.TOOLS_WRITE}
+
+    def get(self, request: Request) -> Response:
+        caller = caller_of(request)
+        with tenant_context(caller.tenant_id):
+            filtered = ToolFilter(request.query_params, visible_tools(caller).filter(active=True))
+            if not filtered.form.is_valid():
+                raise Problem(400, str(filtered.errors.as_text()), code="validation_error")
+            pages = ToolPages()
+            rows = pages.paginate_queryset(filtered.qs, request, view=self)
+            return pages.get_paginated_response(ToolSerializer(rows, many=True).data)
+
+    def post(self, request: Request) -> Response:
+        caller = caller_of(request)
+        serializer = NewToolSerializer(data=request.data)
+        with tenant_context(caller.tenant_id):
+            serializer.is_valid(raise_exception=True)
+            try:
+                tool = services.create_tool(actor=_actor(caller), **serializer.validated_data)
+            except CatalogueError as error:
+                raise as_problem(error) from error
+            body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
+        return Response(
+            body, status=201, headers={"Location": f"/api/v1/tools/{tool.pk}", "ETag": f'"v{tool.version}"'}
+        )
+
+
+class ToolView(APIView):
+    """One tool, by UUID or tool_id (`?namespace=`)."""
+
+    required_scope = {"GET": Scope.TOOLS_READ, "PATCH": Scope.TOOLS_WRITE, "DELETE": Scope.TOOLS_WRITE}
+
+    def get(self, request: Request, ref: str) -> Response:
+        caller = caller_of(request)
+        with tenant_context(caller.tenant_id):
+            tool = find_tool(caller, ref, request.query_params.get("namespace", "public"))
+            return Response(ToolSerializer(tool).data, headers={"ETag": f'"v{tool.version}"'})
+
+    def patch(self, request: Request, ref: str) -> Response:
+        caller = caller_of(request)
+        version = _expected_version(request)
+        with tenant_context(caller.tenant_id):
+            tool = find_tool(caller, ref, request.query_params.get("namespace", "public"))
+            serializer = ToolChangeSerializer(tool, data=request.data, partial=True)
+            serializer.is_valid(raise_exception=True)
+            try:
+                tool = services.update_tool(
+                    pk=tool.pk, expected_version=version, changes=serializer.validated_data, actor=_actor(caller)
+                )
+            except CatalogueError as error:
+                raise as_problem(error) from error
+            body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
+        return Response(body, headers={"ETag": f'"v{tool.version}"'})
+
+    def delete(self, request: Request, ref: str) -> Response:
+        caller = caller_of(request)
+        version = _expected_version(request)
+        with tenant_context(caller.tenant_id):
+            tool = find_tool(caller, ref, request.query_params.get("namespace", "public"))
+            if tool.version != version:
+                raise as_problem(StaleVersion(tool))
+            try:
+                services.delete_tool(pk=tool.pk, actor=_actor(caller))
+            except CatalogueError as error:
+                raise Problem(409, str(error), code="managed_by_source") from error
+        return Response(status=204)
+
+
+class EmbeddingView(APIView):
+    """How the embedding of a tool stands. No answer holds a vector."""
+
+    required_scope = Scope.TOOLS_READ
+
+    def get(self, request: Request, ref: str) -> Response:
+        caller = caller_of(request)
+        with tenant_context(caller.tenant_id):
+            tool = find_tool(caller, ref, request.query_params.get("namespace", "public"))
+            return Response(embedding_state(tool))
+
+
+class EmbeddingRefreshView(APIView):
+    """Asks for a new vector; safe to repeat."""
+
+    required_scope = Scope.TOOLS_WRITE
+
+    def post(self, request: Request, ref: str) -> Response:
+        caller = caller_of(request)
+        with tenant_context(caller.tenant_id):
+            tool = find_tool(caller, ref, request.query_params.get("namespace", "public"))
+            if not services.refresh_embeddings(pks=[tool.pk]):
+                raise Problem(409, "This tool has nothing to embed, is inactive, or embedding is disabled.")
+            tool = find_tool(caller, str(tool.pk), "")
+            return Response(embedding_state(tool), status=202)
+
+
+def embedding_state(tool: Tool) -> dict[str, Any]:
+    embedding = next(iter(tool.embeddings.all()), None)
+    if embedding is None:
+        raise NotFound("This tool has no embedding yet.")
+    return {
+        "status": embedding.status,
+        "model": embedding.model,
+        "dimension": embedding.dimension,
+        "source_hash": embedding.source_hash,
+        "current": embedding.vector_hash == embedding.source_hash,
+        "truncated": embedding.truncated,
+        "embedded_at": embedding.embedded_at,
+        "error": embedding.error or None,
+    }
+
+
+class SourceListView(APIView):
+    """The sources of the catalogue; and the import of an OpenAPI document as a file upload."""
+
+    required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.SOURCES_WRITE}
+    parser_classes = (JSONParser, MultiPartParser)
+
+    def get(self, request: Request) -> Response:
+        with tenant_context(caller_of(request).tenant_id):
+            rows = Source.objects.values("id", "slug", "title", "kind", "url", "sync_wins")
+            return Response({"results": list(rows)})
+
+    def post(self, request: Request) -> Response:
+        caller = caller_of(request)
+        upload = request.FILES.get("document")
+        if upload is None:
+            raise Problem(400, "Send the document as the file field `document` (multipart/form-data).")
+        try:
+            report = import_openapi(
+                tenant_id=caller.tenant_id,
+                raw=upload.read(),
+                name=upload.name,
+                slug=str(request.data.get("source", "")),
+                actor=_actor(caller),
+                dry_run=str(request.data.get("dry_run", "")).lower() in {"1", "true"},
+            )
+        except DocumentRefused as error:
+            raise Problem(422, str(error), code="invalid_source_document") from error
+        except CatalogueError as error:
+            raise as_problem(error) from error
+        return Response(report.as_dict())
+
+
+class MeView(APIView):
+    """Which key is this, and what may it do."""
+
+    required_scope = Scope.SEARCH_READ
+
+    def get(self, request: Request) -> Response:
+        caller = caller_of(request)
+        return Response(
+            {"name": caller.key_name, "scopes": sorted(caller.scopes), "max_sensitivity": caller.max_sensitivity}
+        )
+
+
+def _actor(caller: Caller) -> str:
+    return f"API key {caller.key_name}"
+
+
+def _expected_version(request: Request) -> int:
+    given = request.headers.get("If-Match", "")
+    if not given:
+        raise Problem(428, 'Send the version you have seen as `If-Match: "v17"` (the ETag of the GET).')
+    text = given.strip().removeprefix("W/").strip('"')
+    if not (text.startswith("v") and text[1:].isdigit()):
+        raise Problem(412, f"{given!r} is no version of this tool.")
+    return int(text[1:])

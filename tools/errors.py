@@ -1,0 +1,63 @@
+"""What can go wrong with a write to the catalogue, in the operator's words. Doors (pages, API, admin, commands) show the
+message as it is; the class decides the status.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import IntegrityError, OperationalError
+
+
+class CatalogueError(Exception):
+    """A write that was refused; nothing was stored."""
+
+
+class StaleVersion(CatalogueError):
+    """Somebody else saved the tool in the meantime. `current` is the row as it is now."""
+
+    def __init__(self, current: Any) -> None:
+        super().__init__(
+            f"{current.updated_by or 'Somebody'} saved this tool while you were editing it "
+            f"(version {current.version}). Nothing of yours was stored yet."
+        )
+        self.current = current
+
+
+class NameTaken(CatalogueError):
+    """A unique name is in use."""
+
+
+class Invalid(CatalogueError):
+    """A value is not allowed. `errors` maps field names to sentences."""
+
+    def __init__(self, errors: dict[str, list[str]]) -> None:
+        super().__init__("; ".join(f"{field}: {' '.join(texts)}" for field, texts in errors.items()))
+        self.errors = errors
+
+
+class Busy(CatalogueError):
+    """Another write holds the rows."""
+
+    def __init__(self) -> None:
+        super().__init__("Another write, such as a sync, is changing this right now. Try again in a moment.")
+
+
+# The one place where a constraint's name becomes a sentence.
+_SENTENCES = {
+    "tool_id_once": (NameTaken, "A tool with this tool_id exists in this namespace (perhaps inactive)."),
+    "source_slug_once": (NameTaken, "A source with this name exists."),
+    "override_once": (Busy, ""),
+}
+
+
+def translated(error: IntegrityError | OperationalError) -> CatalogueError | None:
+    """The domain's error for a violated constraint or a lock that was not to be had; None for anything else."""
+    diagnostic = getattr(error.__cause__, "diag", None)
+    if getattr(error.__cause__, "sqlstate", None) == "55P03":  # lock_not_available: lock_timeout
+        return Busy()
+    found = _SENTENCES.get(getattr(diagnostic, "constraint_name", None) or "")
+    if found is None:
+        return None
+    kind, sentence = found
+    return kind(sentence) if sentence else Busy()

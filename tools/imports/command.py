@@ -1,0 +1,69 @@
+"""What import_openapi and import_tools share: options, the report as text or JSON, and exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import CommandParser
+
+from portal.tenancy.commands import REFUSED, TenantCommand
+from tools.errors import CatalogueError
+from tools.imports.apply import ImportReport
+from tools.imports.specs import DocumentRefused
+
+ACTOR = "command line"
+SHOWN = 20
+
+
+class ImportCommand(TenantCommand):
+    """Reads one file (or what `read` makes of its argument) and imports it."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--source", default="", metavar="SLUG", help="the source's name; from the file's without it"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="say what would change, and store nothing")
+
+    def read(self, where: str) -> bytes:
+        try:
+            return Path(where).read_bytes()
+        except OSError as error:
+            self.stop(REFUSED, f"{where} cannot be read: {error.strerror}.")
+
+    def run_import(
+        self,
+        importer: Callable[..., ImportReport],
+        tenant_id: UUID,
+        where: str,
+        options: dict[str, Any],
+        **extra: Any,
+    ) -> None:
+        raw = self.read(where)
+        try:
+            report = importer(
+                tenant_id=tenant_id, raw=raw, name=where, actor=ACTOR, slug=options["source"],
+                dry_run=options["dry_run"], **extra,
+            )  # fmt: skip
+        except (DocumentRefused, CatalogueError) as error:
+            self.stop(REFUSED, str(error))
+        self.show(options, report.as_dict(), "\n".join(_lines(report)))
+
+
+def _lines(report: ImportReport) -> list[str]:
+    would = " (dry run: nothing was stored)" if report.dry_run else ""
+    lines = [
+        f"Source {report.source}: {report.operations} operations, {report.tools} tools{would}",
+        f"  {report.added} added, {report.changed} changed, {report.removed} removed, {report.unchanged} unchanged, "
+        f"{report.protected} protected by an override",
+    ]
+    lines += [f"  left out: {entry['operation']}: {entry['reason']}" for entry in report.left_out[:SHOWN]]
+    if len(report.left_out) > SHOWN:
+        lines.append(f"  … and {len(report.left_out) - SHOWN} more left out (--json lists them all)")
+    lines += [f"  warning: {warning}" for warning in report.warnings[:SHOWN]]
+    if len(report.warnings) > SHOWN:
+        lines.append(f"  … and {len(report.warnings) - SHOWN} more warnings")
+    return lines

@@ -1,0 +1,83 @@
+"""The way of an import from bytes to catalogue, for every door: page, API and command."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+
+from portal.tenancy.context import tenant_context
+from tools.errors import CatalogueError
+from tools.imports import sandbox
+from tools.imports.apply import ImportReport, Origin, apply_document
+from tools.imports.specs import DocumentRefused, ParsedDocument
+from tools.models import SourceKind
+
+SLUG_LENGTH = 100
+
+
+def slug_of(name: str) -> str:
+    """The slug of a file name (its stem) or URL (host and path): never the document's title, which may change."""
+    if "://" in name:
+        url = urlsplit(name)
+        text = f"{url.hostname or ''}{url.path}"
+        text = re.sub(r"\.(json|ya?ml)$", "", text, flags=re.IGNORECASE)
+    else:
+        text = PurePosixPath(name.replace("\\", "/")).stem
+    slug = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")
+    return slug[:SLUG_LENGTH].rstrip("-._") or "source"
+
+
+def import_openapi(
+    *, tenant_id: UUID, raw: bytes, name: str, actor: str, slug: str = "", dry_run: bool = False
+) -> ImportReport:
+    """Imports an OpenAPI document. `name` is its file name or URL. Raises DocumentRefused or CatalogueError, and then
+    nothing is stored. The document is parsed before the transaction opens."""
+    document = sandbox.parse("openapi", raw, name=PurePosixPath(name).name or name)
+    origin = Origin(
+        slug=slug or slug_of(name),
+        kind=SourceKind.OPENAPI,
+        name=name,
+        raw=raw,
+        url=name if "://" in name else "",
+    )
+    return _apply(tenant_id, document, origin, actor=actor, dry_run=dry_run)
+
+
+def import_tools(
+    *,
+    tenant_id: UUID,
+    raw: bytes,
+    name: str,
+    actor: str,
+    slug: str = "",
+    namespace: str = "public",
+    dry_run: bool = False,
+) -> ImportReport:
+    """Imports a file of tools, one JSON object a line; adds and changes, and removes nothing."""
+    document = sandbox.parse("tools", raw, name=PurePosixPath(name).name)
+    origin = Origin(
+        slug=slug or slug_of(name),
+        kind=SourceKind.MANUAL,
+        name=name,
+        raw=raw,
+        namespace=namespace,
+        whole=False,
+    )
+    return _apply(tenant_id, document, origin, actor=actor, dry_run=dry_run)
+
+
+def _apply(
+    tenant_id: UUID, document: ParsedDocument, origin: Origin, *, actor: str, dry_run: bool
+) -> ImportReport:
+    try:
+        with tenant_context(tenant_id):
+            return apply_document(document, origin, actor=actor, dry_run=dry_run)
+    except ValidationError as error:
+        raise CatalogueError(" ".join(error.messages)) from error
+
+
+__all__ = ["CatalogueError", "DocumentRefused", "import_openapi", "import_tools", "slug_of"]

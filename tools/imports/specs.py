@@ -1,0 +1,77 @@
+"""What a parser of documents hands over: plain, frozen data that says which endpoints a document describes.
+
+Every importer (OpenAPI, MCP, LightAPI) returns these, and the plan of a sync compares them with what the
+catalogue holds. Nothing here reads a document, touches the database or knows a tenant. The dictionaries
+inside a spec may be shared between specs of one document, so nobody may change them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from typing import Any
+
+JsonObject = dict[str, Any]
+
+
+class DocumentRefused(Exception):  # noqa: N818 - a refusal is an outcome of an import, not an error of ours
+    """The document cannot be imported; the message is a sentence for the operator that says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSpec:
+    """One operation of a document, as an agent may come to see it.
+
+    `key` is `<path>@<method>` with the path as written and the method in lower case, and is unique in its
+    document. `name` is legal for every agent format (letters, digits, `_` and `-`, at most 64) and unique in
+    its document. `input_schema` is a JSON Schema (2020-12) of type object; `metadata["parameters"]` says
+    where each of its properties goes in a request. `output_schema` is the schema of the first successful JSON
+    answer, or None.
+    """
+
+    key: str
+    method: str
+    path: str
+    name: str
+    title: str
+    description: str
+    tags: tuple[str, ...]
+    input_schema: JsonObject
+    output_schema: JsonObject | None
+    metadata: JsonObject
+    deprecated: bool
+
+    def content_hash(self) -> str:
+        """SHA-256 (hex) of everything in the spec; two equal specs have equal hashes in every process."""
+        return hashlib.sha256(
+            canonical_json({f.name: getattr(self, f.name) for f in fields(self)})
+        ).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An operation (its key), or a whole path, that gives no endpoint, and why."""
+
+    operation: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedDocument:
+    """A document that was read to its end; `operations` is always `len(endpoints) + len(left_out)`."""
+
+    format_version: str
+    title: str
+    version: str
+    description: str
+    servers: tuple[str, ...]
+    operations: int
+    endpoints: tuple[EndpointSpec, ...]
+    left_out: tuple[LeftOut, ...]
+    warnings: tuple[str, ...]
+
+
+def canonical_json(value: object) -> bytes:
+    """The one JSON text of a value: sorted keys, no white space, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")

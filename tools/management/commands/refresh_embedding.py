@@ -1,0 +1,45 @@
+"""Asks for new vectors of the named tools (UUID or tool_id), or of all whose embedding failed."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import CommandParser
+from django.db.models import Q
+
+from portal.tenancy.commands import USAGE, TenantCommand
+from portal.tenancy.context import tenant_context
+from tools import services
+from tools.models import Tool
+
+
+class Command(TenantCommand):
+    help = __doc__
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("tool", nargs="*", metavar="TOOL")
+        parser.add_argument("--namespace", default="public")
+        parser.add_argument("--failed", action="store_true", help="all tools whose embedding failed")
+
+    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
+        if not options["tool"] and not options["failed"]:
+            self.stop(USAGE, "Name at least one tool, or use --failed.")
+        with tenant_context(tenant_id):
+            wanted = Q(namespace=options["namespace"], tool_id__in=options["tool"]) | Q(pk__in=_uuids(options["tool"]))
+            if options["failed"]:
+                wanted |= Q(embeddings__status="failed")
+            pks = list(Tool.objects.filter(wanted).values_list("pk", flat=True).distinct())
+            queued = services.refresh_embeddings(pks=pks)
+        self.show(options, {"queued": queued}, f"{queued} queued.")
+
+
+def _uuids(words: list[str]) -> list[UUID]:
+    found = []
+    for word in words:
+        try:
+            found.append(UUID(word))
+        except ValueError:
+            continue
+    return found

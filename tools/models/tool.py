@@ -1,0 +1,144 @@
+"""A tool: what an agent is offered. Every write goes through tools/services.py."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models.functions import Now
+
+from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.models import Sensitivity, TenantModel
+from tools.models.history import track
+from tools.models.source import Endpoint, Source
+
+TOOL_ID_LENGTH = 200
+# Words that name a route beside `/tools/{id}`, so a tool of that name is reached by its UUID only.
+RESERVED_TOOL_IDS = frozenset({"search", "bulk", "bulk-get", "import"})
+
+# Fields of an endpoint-backed tool that an import fills and an operator may overrule (SYN-5).
+OVERRIDABLE_FIELDS = ("name", "description", "tags")
+
+
+class ToolType(models.TextChoices):
+    PYTHON = "python", "Python"
+    BASH = "bash", "Bash"
+    API = "api", "API"
+    DOCKER = "docker", "Docker"
+    MCP = "mcp", "MCP"
+
+
+class DescriptionSource(models.TextChoices):
+    ENDPOINT_SYNC = "endpoint_sync", "Imported"
+    MANUAL = "manual", "Written by hand"
+
+
+class Visibility(models.TextChoices):
+    PUBLIC = "public", "Public"
+    UNLISTED = "unlisted", "Unlisted (by id only)"
+    PRIVATE = "private", "Private (owner and operators)"
+
+
+class Lifecycle(models.TextChoices):
+    ACTIVE = "active", "Active"
+    DEPRECATED = "deprecated", "Deprecated"
+    RETIRED = "retired", "Retired"
+
+
+def _words(**kwargs: object) -> ArrayField:  # type: ignore[type-arg]
+    return ArrayField(models.TextField(), default=list, blank=True, **kwargs)  # type: ignore[arg-type]
+
+
+@track(exclude=["search_text", "updated_at"])
+class Tool(TenantModel):
+    """A tool of the catalogue (CAT-1). An endpoint-backed one is the projection of its endpoint."""
+
+    tool_id = models.CharField(max_length=TOOL_ID_LENGTH)
+    namespace = models.CharField(max_length=100, default="public")
+    name = models.CharField(max_length=200)
+    description = models.TextField(blank=True, default="")
+    description_source = models.CharField(
+        max_length=20, choices=DescriptionSource.choices, default=DescriptionSource.MANUAL
+    )
+    tool_type = models.CharField(max_length=10, choices=ToolType.choices, default=ToolType.API)
+    category = models.CharField(max_length=100, blank=True, default="")
+    subcategory = models.CharField(max_length=100, blank=True, default="")
+    tags = _words()
+    tech_stack = _words()
+    use_cases = ArrayField(models.TextField(), default=list, blank=True)  # example questions it answers
+    routing_domain = models.CharField(max_length=100, blank=True, default="")
+    semantic_namespace = models.CharField(max_length=100, blank=True, default="")
+    source_protocol = models.CharField(max_length=20, default="manual")
+    server = models.CharField(max_length=300, blank=True, default="")  # the API or MCP server that offers it
+    sensitivity = models.CharField(max_length=12, choices=Sensitivity.choices, default=Sensitivity.INTERNAL)
+    target_personas = _words()
+    parameters = models.JSONField(default=dict, blank=True)  # JSON Schema of an object
+    output = models.JSONField(null=True, blank=True)  # JSON Schema
+    annotations = models.JSONField(default=dict, blank=True)
+    semantic_weight = models.FloatField(
+        default=1.0, validators=[MinValueValidator(0.1), MaxValueValidator(3.0)]
+    )
+    visibility = models.CharField(max_length=10, choices=Visibility.choices, default=Visibility.PUBLIC)
+    lifecycle = models.CharField(max_length=10, choices=Lifecycle.choices, default=Lifecycle.ACTIVE)
+    owner = models.CharField(max_length=200, blank=True, default="")
+    official = models.BooleanField(default=False)
+    active = models.BooleanField(default=True)
+    core = models.BooleanField(default=False)  # always offered to an agent
+    estimated_cost = models.DecimalField(max_digits=12, decimal_places=6, null=True, blank=True)
+    download_count = models.PositiveIntegerField(default=0, editable=False)
+
+    source = TenantForeignKey(Source, on_delete=models.CASCADE, null=True, blank=True, related_name="tools")
+    endpoint = TenantForeignKey(
+        Endpoint, on_delete=models.CASCADE, null=True, blank=True, related_name="tools"
+    )
+
+    version = models.PositiveIntegerField(default=1, editable=False)  # optimistic concurrency of people's edits
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    updated_at = models.DateTimeField(db_default=Now(), editable=False)
+    updated_by = models.CharField(max_length=200, blank=True, default="", editable=False)
+
+    # What the keyword arm reads beside name and description; a generated column and a trigger go on from here
+    # (tools/search/sql/).
+    search_text = models.TextField(blank=True, default="", editable=False)
+
+    class Meta(TenantModel.Meta):
+        ordering = ("name", "id")
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            *TenantModel.Meta.constraints,
+            CompositeForeignKey(column="source_id", table="tools_source", name="tool_source", on_delete="CASCADE"),
+            CompositeForeignKey(
+                column="endpoint_id", table="tools_endpoint", name="tool_endpoint", on_delete="CASCADE"
+            ),
+            # An inactive tool keeps its tool_id, so a clash is a 409 that names it.
+            models.UniqueConstraint(fields=["tenant", "namespace", "tool_id"], name="tool_id_once"),
+            models.UniqueConstraint(fields=["tenant", "endpoint"], name="tool_endpoint_once"),
+            models.CheckConstraint(condition=models.Q(tool_type__in=ToolType.values), name="tool_type_known"),
+            models.CheckConstraint(
+                condition=models.Q(sensitivity__in=Sensitivity.values), name="tool_sensitivity_known"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(visibility__in=Visibility.values), name="tool_visibility_known"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(lifecycle__in=Lifecycle.values), name="tool_lifecycle_known"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(semantic_weight__gte=0.1, semantic_weight__lte=3.0),
+                name="tool_semantic_weight_in_range",
+            ),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["tenant", "name", "id"], name="tool_by_name"),  # the list page
+            models.Index(fields=["tenant", "source"], name="tool_by_source"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def addressable_by_tool_id(self) -> bool:
+        """Whether URLs may use `tool_id`; otherwise the UUID is the only address."""
+        return self.tool_id not in RESERVED_TOOL_IDS and not re.search(r"[/?#\\\s]", self.tool_id)

@@ -1,0 +1,81 @@
+"""What an agent asks and what it is answered: plain data between the doors (REST, later MCP) and the search service."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+MAX_QUERY_LENGTH = 2000
+DEFAULT_TOP_K = 20
+MAX_TOP_K = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFilters:
+    """What a tool must be to be ranked at all (SRC-2); None does not filter.
+
+    Within one filter any value will do, except `tags`, of which a tool must have all. `exclude` holds names or tool_ids.
+    """
+
+    namespace: tuple[str, ...] | None = None
+    tool_type: tuple[str, ...] | None = None
+    category: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    source_protocol: tuple[str, ...] | None = None
+    source: tuple[str, ...] | None = None
+    routing_domain: tuple[str, ...] | None = None
+    sensitivity: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
+
+    def applied(self) -> dict[str, list[str]]:
+        return {name: list(value) for name, value in asdict(self).items() if value is not None}
+
+
+FILTER_NAMES = tuple(one.name for one in fields(SearchFilters))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """`text` in natural language; `top_k` results at most."""
+
+    text: str
+    top_k: int = DEFAULT_TOP_K
+    filters: SearchFilters = field(default_factory=SearchFilters)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tool that one arm or both found. `similarity` is the raw cosine, None where only the keywords matched."""
+
+    tool_id: Any
+    score: float  # fused, 0 to 1 within one answer
+    match_type: str  # semantic | keyword | both
+    similarity: float | None
+    keyword_score: float | None
+    semantic_rank: int | None
+    keyword_rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A ranked result: the tool as shown, and every component of its score."""
+
+    rank: int
+    score: float
+    match_type: str
+    components: dict[str, Any]
+    tool: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """Results with how they came about; `degraded` names what was missing, `timings` are milliseconds by stage."""
+
+    query: SearchQuery
+    hits: tuple[Hit, ...]
+    mode: str  # hybrid | semantic | keyword
+    degraded: tuple[str, ...]
+    search_id: str
+    took_ms: float
+    timings: dict[str, float]

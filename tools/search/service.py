@@ -1,0 +1,136 @@
+"""Answers "which tools do I need?": query vector, one candidate statement, ranking, the tools in one query.
+
+The number of queries is fixed. The vector is made before the transaction opens; where it cannot be made the same
+question is answered by keyword alone, and the answer says so (SRC-5).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+from pgvector import Vector
+
+from embeddings.providers import ProviderError, get_provider
+from embeddings.providers.validation import checked
+from embeddings.queue import SERVING_SLOT
+from portal.tenancy.context import tenant_context
+from tools.models import Source, Tool
+from tools.search.query import Candidate, Hit, SearchAnswer, SearchFilters, SearchQuery
+from tools.search.ranking import rank
+
+log = logging.getLogger(__name__)
+
+# What a filter is called in the question, and the parameter of tools_search_candidates that it fills.
+_SQL_FILTERS = {
+    "namespace": "namespaces",
+    "tool_type": "tool_types",
+    "category": "categories",
+    "tags": "all_tags",
+    "source_protocol": "source_protocols",
+    "source": "source_ids",
+    "routing_domain": "routing_domains",
+    "sensitivity": "sensitivities",
+    "names": "only_names",
+    "exclude": "except_names",
+}
+
+_TOOL_COLUMNS = (
+    "id", "tool_id", "namespace", "name", "description", "server", "category", "tags", "tool_type", "source_protocol",
+    "routing_domain", "sensitivity", "semantic_weight", "source__slug", "embeddings__status",
+)  # fmt: skip
+
+
+def search(tenant_id: UUID, query: SearchQuery) -> SearchAnswer:
+    """The best tools of the tenant for the question. Raises only what the database raises."""
+    started = time.perf_counter()
+    vector, degraded = _query_vector(query.text)
+    embedded = time.perf_counter()
+    with tenant_context(tenant_id):
+        candidates = _candidates(vector, query)
+        found = time.perf_counter()
+        shown = _tools([candidate.tool_id for candidate in candidates])
+    hits = rank(candidates, shown, top_k=query.top_k)
+    ended = time.perf_counter()
+    return SearchAnswer(
+        query=query,
+        hits=tuple(hits),
+        mode="hybrid" if vector is not None else "keyword",
+        degraded=degraded,
+        search_id=uuid.uuid4().hex,
+        took_ms=round((ended - started) * 1000, 2),
+        timings={
+            "embed": round((embedded - started) * 1000, 2),
+            "candidates": round((found - embedded) * 1000, 2),
+            "fetch": round((ended - found) * 1000, 2),
+        },
+    )
+
+
+def _query_vector(text: str) -> tuple[str | None, tuple[str, ...]]:
+    """The vector in pgvector's text form, or None with the reason."""
+    if not settings.SEARCH_SEMANTIC:
+        return None, ("semantic_search_off",)
+    if settings.EMBEDDING_PROVIDER == "disabled":
+        return None, ("embedding_disabled",)
+    try:
+        return _embedded(settings.EMBEDDING_PROVIDER, settings.EMBEDDING_MODEL, text), ()
+    except ProviderError as error:
+        log.warning("Searching by keyword alone: %s", error)
+        return None, ("embedding_unavailable",)
+
+
+@lru_cache(maxsize=settings.SEARCH_QUERY_CACHE)
+def _embedded(provider_name: str, model: str, text: str) -> str:
+    provider = get_provider()
+    assert provider is not None  # noqa: S101 - the caller has looked at the setting
+    try:
+        vectors = provider.embed([text], "query")
+    except ProviderError:
+        raise
+    except Exception as error:
+        raise ProviderError(f"unexpected error of the provider: {type(error).__name__}: {error}") from error
+    return Vector(checked(vectors, 1, settings.EMBEDDING_DIMENSION)[0]).to_text()
+
+
+def _candidates(vector: str | None, query: SearchQuery) -> list[Candidate]:
+    arguments: dict[str, Any] = {
+        "query_vector": vector,
+        "query_text": query.text,
+        "max_results": max(30, 2 * query.top_k),
+        "fusion": settings.SEARCH_FUSION,
+        "vector_slot": SERVING_SLOT,
+        "exact_limit": settings.SEARCH_EXACT_LIMIT,
+        **_filter_arguments(query.filters),
+    }
+    named = ", ".join(f"{name} => %({name})s{_CASTS.get(name, '')}" for name in arguments)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT id, score, match_type, similarity, keyword_score, semantic_rank, keyword_rank"  # noqa: S608
+            f" FROM tools_search_candidates({named})",
+            arguments,
+        )
+        return [Candidate(*row) for row in cursor.fetchall()]
+
+
+_CASTS = {"query_vector": "::vector", "source_ids": "::uuid[]"}
+
+
+def _filter_arguments(filters: SearchFilters) -> dict[str, Any]:
+    applied: dict[str, Any] = {_SQL_FILTERS[name]: values for name, values in filters.applied().items()}
+    if "source_ids" in applied:
+        applied["source_ids"] = list(
+            Source.objects.filter(slug__in=applied["source_ids"]).values_list("pk", flat=True)
+        )
+    return applied
+
+
+def _tools(ids: list[UUID]) -> dict[UUID, dict[str, Any]]:
+    rows = Tool.objects.filter(pk__in=ids, embeddings__slot=SERVING_SLOT).values(*_TOOL_COLUMNS)
+    return {row["id"]: row for row in rows}
