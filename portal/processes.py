@@ -36,6 +36,11 @@ PROCESSES = (
         role="worker",
         stage=1,
     ),
-    Process("worker", (*CELERY, "worker", "-Q", "default", "-c", "1", "-n", "default@%h", *QUIET), role="worker", stage=1),
+    Process(
+        "worker",
+        (*CELERY, "worker", "-Q", "default", "-c", "1", "-n", "default@%h", *QUIET),
+        role="worker",
+        stage=1,
+    ),
     Process("beat", (*CELERY, "beat", "--schedule", BEAT_FILE, "--loglevel", "INFO"), role="worker", stage=2),
 )

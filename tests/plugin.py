@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -27,11 +28,18 @@ def with_database(url: str, name: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
 
 
-def manage(*arguments: str, env: dict[str, str] | None = None) -> str:
+def process_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a process of the product: this worker's servers, and no role forced on it."""
+    environment = {**os.environ, **(extra or {})}
+    environment.pop("PORTAL_DB_ROLE", None)
+    return environment
+
+
+def manage(*arguments: str, env: Mapping[str, str] | None = None) -> str:
     """Runs a command as `manage.py` does; raises with its stderr if it fails."""
     done = subprocess.run(
         [sys.executable, "manage.py", *arguments],
-        cwd=ROOT, env={**os.environ, "PORTAL_DB_ROLE": "", **(env or {})}, capture_output=True, text=True, check=False,
+        cwd=ROOT, env=process_environment(env), capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         raise RuntimeError(f"manage.py {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr}")

@@ -1,5 +1,5 @@
-"""Embedding providers behind one interface (EMB-7): `get_provider` gives the one that the settings name. The interface and its
-errors are in `base.py`, the check of what a provider returns in `validation.py`.
+"""Embedding providers behind one interface (EMB-7): `get_provider` gives the one that the settings name. The
+interface and its errors are in `base.py`, the check of what a provider returns in `validation.py`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ DISABLED = "disabled"
 
 
 def get_provider() -> EmbeddingProvider | None:
-    """The provider of the settings, one a process for each choice of settings; None when embeddings are disabled.
+    """The provider that the settings name, or None when embeddings are disabled. Raises ImproperlyConfigured.
 
-    Cheap: the model itself is loaded by the first text. Raises ImproperlyConfigured.
+    A process has one provider for each choice of settings. The model is loaded by the first text, not here.
     """
     if settings.EMBEDDING_PROVIDER == DISABLED:
         return None
@@ -38,13 +38,12 @@ def get_provider() -> EmbeddingProvider | None:
 
 @lru_cache
 def _provider(name: str, **options: object) -> EmbeddingProvider:
-    path = BUILT_IN.get(name, name)
-    # Importing here keeps onnxruntime out of processes that embed nothing.
+    # By path, so that a process without embeddings does not import onnxruntime.
     try:
-        provider_class = import_string(path)
+        provider_class = import_string(BUILT_IN.get(name, name))
     except ImportError as error:
-        known = ", ".join([*BUILT_IN, DISABLED])
         raise ImproperlyConfigured(
-            f"EMBEDDING_PROVIDER={name!r} is none of {known}, and no class can be imported by that path: {error}"
+            f"EMBEDDING_PROVIDER={name} is none of {', '.join([*BUILT_IN, DISABLED])}, "
+            f"nor the dotted path of a class: {error}"
         ) from error
     return cast(EmbeddingProvider, provider_class(**options))

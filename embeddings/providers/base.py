@@ -1,5 +1,5 @@
-"""What an embedding provider is and how it fails. Which one is in use is `get_provider`'s (`__init__.py`); whether its
-reply may be stored is `validation.py`'s.
+"""What an embedding provider is and how it fails. Which one is in use is said by `get_provider`
+(`__init__.py`), whether its reply may be stored by `validation.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Kind = Literal["passage", "query"]
 
 
 class EmbeddingProvider(Protocol):
-    """Turns texts into vectors. `get_provider` makes one with the keywords model, dimension, batch_size, threads and timeout
-    (seconds), so a class named by a dotted path takes these.
+    """Turns texts into vectors. `get_provider` makes it with the keywords model, dimension, batch_size,
+    threads and timeout (seconds), so a class that is named by its dotted path takes these.
     """
 
     model: str
@@ -28,19 +28,19 @@ class EmbeddingProvider(Protocol):
     dimension: int
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
-        """Vectors of the texts, float32 [n, dimension], rows of norm 1, in the order of the texts. Raises ProviderError."""
+        """One vector a text, float32 [n, dimension], rows of norm 1, in order. Raises ProviderError."""
         ...
 
     def truncates(self, text: str) -> bool:
-        """Whether the model reads only the beginning of the text (EMB-1); False where a provider cannot know."""
+        """Whether the model reads only the beginning of the text (EMB-1). False if that cannot be known."""
         ...
 
 
 class ProviderError(Exception):
     """A provider gave no usable vectors. The message is in the operator's words.
 
-    `permanent`: this text can never work, so trying again is useless. `provider_wide`: the provider is down or refuses us, which
-    is no text's fault and costs none an attempt. `retry_after`: seconds the provider asked us to wait.
+    `permanent`: this text can never work, so trying again is useless. `provider_wide`: the provider is down
+    or refuses us, which is no text's fault and costs none an attempt. `retry_after`: seconds to wait, as it said.
     """
 
     def __init__(

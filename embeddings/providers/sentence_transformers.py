@@ -1,6 +1,6 @@
-"""EMBEDDING_PROVIDER="sentence-transformers": all-MiniLM-L6-v2 in this process, on onnxruntime. Its vectors are those of the
-sentence-transformers library, which is not needed (`docs/embedding-model.md`). Works without Django's settings. The graph is
-`onnx_model.py`'s, the choice of a provider `__init__.py`'s.
+"""EMBEDDING_PROVIDER=sentence-transformers: all-MiniLM-L6-v2 in this process, on onnxruntime. Its vectors are
+those of the sentence-transformers library, which is not needed (`docs/embedding-model.md`). Reads no
+settings. The graph comes from `onnx_model.py`, the choice of a provider from `__init__.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
-import onnxruntime
+import onnxruntime  # type: ignore[import-untyped]
 from django.core.exceptions import ImproperlyConfigured
 from tokenizers import Tokenizer
 
@@ -22,15 +22,15 @@ from embeddings.providers.base import Kind, ProviderError, Vectors
 MAX_TOKENS = 256
 """What the model reads of a text, [CLS] and [SEP] among them."""
 MAX_CHARACTERS = 16_384
-"""What is tokenized of a text. 256 tokens are some 1,200 characters; tokenizing a megabyte would take a second."""
+"""What is tokenized of a text: many times 256 tokens. Tokenizing a megabyte would take a second."""
 TOKENS_AT_ONCE = 256
-"""Tokens of one run of the model, padding included. More at once is no faster, only padded more and bigger in memory."""
+"""Tokens of one run, padding among them. More are no faster, but are padded more and take more memory."""
 SEP = 102
 
 
 class SentenceTransformers:
-    """The provider. `threads` work on one call's batches at a time, `batch_size` is the most texts of a batch; `timeout` is a
-    keyword of every provider and means nothing here. Raises ImproperlyConfigured for a model that it does not have.
+    """The provider. `batch_size` is the most texts of one run, `threads` the most runs at a time within one
+    call. `timeout` means nothing here. Raises ImproperlyConfigured for a model that it does not have.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class SentenceTransformers:
     ) -> None:
         if (model, dimension) != (onnx_model.MODEL, onnx_model.DIMENSION):
             raise ImproperlyConfigured(
-                f"EMBEDDING_PROVIDER=sentence-transformers has EMBEDDING_MODEL={onnx_model.MODEL} with "
-                f"EMBEDDING_DIMENSION={onnx_model.DIMENSION} only, not {model} with {dimension}."
+                f"EMBEDDING_PROVIDER=sentence-transformers has only EMBEDDING_MODEL={onnx_model.MODEL} with "
+                f"EMBEDDING_DIMENSION={onnx_model.DIMENSION}, not {model} with {dimension}."
             )
         self.model = model
         self.dimension = dimension
@@ -55,9 +55,9 @@ class SentenceTransformers:
         self._loaded: tuple[int, onnxruntime.InferenceSession] | None = None
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
-        """The texts' vectors, float32 [n, 384], rows of norm 1. `kind` changes nothing: this model knows no prefixes.
+        """One vector a text, float32 [n, 384], rows of norm 1. `kind` means nothing to this model.
 
-        The first call of a process loads the model (50 ms). Safe to call from several threads. Raises ProviderError.
+        The first call of a process loads the model. Several threads may call it. Raises ProviderError.
         """
         session = self._session()
         tokens = [self._tokens(text) for text in texts]
@@ -81,7 +81,7 @@ class SentenceTransformers:
         return vectors
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of the text's first 16,384 characters, [CLS] and [SEP] among them. Some 0.1 ms; the model is not loaded."""
+        """Tokens of the first 16,384 characters, [CLS] and [SEP] among them. Does not load the model."""
         return len(self._encode(text))
 
     def truncates(self, text: str) -> bool:
@@ -93,22 +93,21 @@ class SentenceTransformers:
         return ids if len(ids) <= MAX_TOKENS else [*ids[: MAX_TOKENS - 1], SEP]
 
     def _encode(self, text: str) -> list[int]:
-        # A lone surrogate has no UTF-8, so it becomes U+FFFD, which the model's tokenizer drops, as it drops NUL.
+        # A lone surrogate has no UTF-8. It becomes U+FFFD, which the tokenizer drops, as it drops NUL.
         text = text[:MAX_CHARACTERS].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        # `encode_batch` would start threads, and a process that forks after that cannot use them.
+        # One by one, since `encode_batch` starts threads that a fork would not survive.
         ids: list[int] = self._tokenizer.encode(text).ids
         return ids
 
     def _batches(self, lengths: list[int]) -> list[list[int]]:
-        """Indexes of the texts in batches, the longest texts first. Neighbours are of like length, so little is padded."""
+        """Indexes of the texts, longest first, in batches that are padded to their first text's length."""
         batches: list[list[int]] = []
         for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-            if batches:
-                batch = batches[-1]
-                if len(batch) < self._batch_size and (len(batch) + 1) * lengths[batch[0]] <= TOKENS_AT_ONCE:
-                    batch.append(index)
-                    continue
-            batches.append([index])
+            batch = batches[-1] if batches else []
+            if batch and len(batch) < min(self._batch_size, TOKENS_AT_ONCE // lengths[batch[0]]):
+                batch.append(index)
+            else:
+                batches.append([index])
         return batches
 
     @cached_property
@@ -119,20 +118,22 @@ class SentenceTransformers:
         return tokenizer
 
     def _session(self) -> onnxruntime.InferenceSession:
-        """This process's session. It is never one from before a fork, whose locks and memory are the parent's."""
+        """This process's session. After a fork it is a new one: the old one's locks are the parent's."""
         with self._lock:
             if self._loaded is None or self._loaded[0] != os.getpid():
-                options = onnxruntime.SessionOptions()
-                # A session without threads of its own: they would not survive a fork, and `embed` spreads batches better.
-                options.intra_op_num_threads = 1
-                options.inter_op_num_threads = 1
-                options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-                # The graph is written in its final shape; the optimizer would put slower operators in.
-                options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-                path = onnx_model.ensure_built()
-                try:
-                    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-                except Exception as error:  # onnxruntime's errors have no class in common
-                    raise ProviderError(f"The model in {path.parent} cannot be loaded: {error}", provider_wide=True) from error
-                self._loaded = os.getpid(), session
+                self._loaded = os.getpid(), _load()
             return self._loaded[1]
+
+
+def _load() -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    # The session has no threads of its own: several runs at a time, as in `embed`, use the cores better.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    # The graph has its final shape; the full optimizer would put slower operators in (`onnx_model.py`).
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    path = onnx_model.ensure_built()
+    try:
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors have no class in common
+        raise ProviderError(f"The model {path} cannot be loaded: {error}", provider_wide=True) from error

@@ -20,11 +20,13 @@ from portal.embedded.errors import ServiceError
 from portal.embedded.keeper import running
 from portal.embedded.services import Services, start
 
+ROOT = Path(__file__).resolve().parents[2]
+
 __all__ = ["ServiceError", "Services", "ensure", "running", "start"]
 
 
 @contextmanager
-def ensure(root: Path = Path(__file__).resolve().parents[2]) -> Iterator[None]:
+def ensure(root: Path = ROOT) -> Iterator[None]:
     """Services for a command: those that DATABASE_URL names, else the embedded ones of the project at `root`."""
     with ExitStack() as stack:
         if not os.environ.get("DATABASE_URL"):

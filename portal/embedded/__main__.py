@@ -6,18 +6,20 @@ import argparse
 import sys
 from pathlib import Path
 
+from portal.embedded import ROOT
 from portal.embedded.commands import down, reset, up
 from portal.embedded.errors import ServiceError
 from portal.embedded.keeper import detach_and_keep
 
 
 def main() -> int:
-    root = Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(prog="python -m portal.embedded", description="The embedded services.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up", help="start everything and stay until Ctrl-C")
     commands.add_parser("down", help="stop the `up` of this folder")
-    commands.add_parser("reset", help="delete the data of this folder").add_argument("--yes", action="store_true")
+    commands.add_parser("reset", help="delete the data of this folder").add_argument(
+        "--yes", action="store_true"
+    )
     keep = commands.add_parser("keep")
     keep.add_argument("state", type=Path)
     keep.add_argument("answer", type=int)
@@ -25,11 +27,11 @@ def main() -> int:
     try:
         match arguments.command:
             case "up":
-                up(root)
+                up(ROOT)
             case "down":
-                down(root)
+                down(ROOT)
             case "reset":
-                reset(root, confirmed=arguments.yes)
+                reset(ROOT, confirmed=arguments.yes)
             case "keep":
                 detach_and_keep(arguments.state, arguments.answer)
     except ServiceError as error:

@@ -66,14 +66,18 @@ def up(root: Path) -> None:
     held = lock(state / UP_LOCK, wait=False)
     if held is None:
         pid = (state / UP_LOCK).read_text(encoding="utf-8").strip()
-        raise ServiceError(f"Tool Portal already runs in this folder (process {pid}); `make down` stops it.", exit_code=2)
+        raise ServiceError(
+            f"Tool Portal already runs in this folder (process {pid}); `make down` stops it.", exit_code=2
+        )
     with held:
         held.truncate(0)
         held.write(str(os.getpid()))
         held.flush()
         _refuse_port_in_use(host, port)
         if os.environ.get("MAKELEVEL"):
-            die_with_parent(signal.SIGTERM)  # A killed `make` must not leave a portal behind that nobody watches.
+            die_with_parent(
+                signal.SIGTERM
+            )  # A killed `make` must not leave a portal behind that nobody watches.
         signals = Signals()
         with contextlib.suppress(Ended), _services(root) as project:
             _run(root, project, signals, host, port)
@@ -92,7 +96,9 @@ def down(root: Path) -> None:
     deadline = time.monotonic() + DOWN_SECONDS
     while (free := lock(path, wait=False)) is None:
         if time.monotonic() > deadline:
-            raise ServiceError(f"Process {pid} did not end within {DOWN_SECONDS} s; end it with: kill -9 {pid}")
+            raise ServiceError(
+                f"Process {pid} did not end within {DOWN_SECONDS} s; end it with: kill -9 {pid}"
+            )
         time.sleep(0.05)
     free.close()
     say("Stopped.")
@@ -109,7 +115,9 @@ def reset(root: Path, *, confirmed: bool) -> None:
         for name in (UP_LOCK, USERS_LOCK):
             held = lock(state / name, wait=False)
             if held is None:
-                raise ServiceError("Tool Portal runs in this folder; stop it first with: make down", exit_code=2)
+                raise ServiceError(
+                    "Tool Portal runs in this folder; stop it first with: make down", exit_code=2
+                )
             stack.enter_context(held)
         if not confirmed:
             if not sys.stdin.isatty():
@@ -212,7 +220,9 @@ def _announce(path: Path, host: str, port: int) -> None:
     if run.get("url") != url:
         run["url"] = url
         write_private(path, json.dumps(run, indent=1) + "\n")
-    search = f"{url}/api/v1/tools/search?{urlencode({'query': run.get('question', FIRST_QUESTION), 'top_k': 3})}"
+    search = (
+        f"{url}/api/v1/tools/search?{urlencode({'query': run.get('question', FIRST_QUESTION), 'top_k': 3})}"
+    )
     header = f"Authorization: Bearer {run['api_key']}"
     say(
         f"\n  Tool Portal runs at {url}\n"

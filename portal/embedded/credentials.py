@@ -48,7 +48,9 @@ def load(layout: Layout) -> Credentials:
             port=broker.port or 0,
         )
     except FileNotFoundError:
-        return Credentials(*(secrets.token_urlsafe(24) for _ in range(4)), secret_key=secrets.token_urlsafe(48))
+        return Credentials(
+            *(secrets.token_urlsafe(24) for _ in range(4)), secret_key=secrets.token_urlsafe(48)
+        )
     except OSError as error:
         raise ServiceError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError, TypeError):
@@ -69,7 +71,9 @@ def write_private(path: Path, text: str) -> None:
         pass  # It does not exist yet, or the write below says what is wrong.
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(os.open(scratch, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+        with os.fdopen(
+            os.open(scratch, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8"
+        ) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

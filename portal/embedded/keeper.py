@@ -60,7 +60,9 @@ class Project:
             if starting:
                 starting.close()
             # Only the keeper locks the users out, and only to stop.
-            if not lives or (_is_held(self.state / USERS_LOCK) and not _is_held(self.state / USERS_LOCK, shared=True)):
+            if not lives or (
+                _is_held(self.state / USERS_LOCK) and not _is_held(self.state / USERS_LOCK, shared=True)
+            ):
                 return
             time.sleep(POLL_SECONDS)
 

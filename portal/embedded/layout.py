@@ -23,7 +23,9 @@ from portal.embedded.errors import ServiceError
 
 SOCKET_NAME = ".s.PGSQL.5432"
 SOCKET_PATH_LIMIT = 107  # bytes in sockaddr_un, the ending zero included
-ROOM_NEEDED = 300 * 1024 * 1024  # bytes: a new cluster is 40 MB, its log may grow to 64 MB before it is recycled
+ROOM_NEEDED = (
+    300 * 1024 * 1024
+)  # bytes: a new cluster is 40 MB, its log may grow to 64 MB before it is recycled
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +109,13 @@ class Layout:
             status = folder.lstat()
             owner = self.account[0] if self.account else os.geteuid()
             if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner:
-                raise ServiceError(f"{folder} is not a folder of the account that runs the services.") from None
+                raise ServiceError(
+                    f"{folder} is not a folder of the account that runs the services."
+                ) from None
             if folder == self.sockets and status.st_mode & 0o077:
-                raise ServiceError(f"{folder} is open to other users; close it with: chmod 700 {folder}") from None
+                raise ServiceError(
+                    f"{folder} is open to other users; close it with: chmod 700 {folder}"
+                ) from None
 
     def _set_aside_strangers_data(self) -> None:
         """A project that was deleted and cloned again at the same path has new secrets, which fit no old data."""
@@ -128,7 +134,9 @@ def make_state(state: Path) -> None:
         raise unwritable(state, error) from error
     # Root could write there, and would then leave files in it that the owner cannot change.
     if (owner := state.stat().st_uid) != os.geteuid():
-        raise ServiceError(f"{state} belongs to user {_name(owner)}: run this as that user, or use another folder.")
+        raise ServiceError(
+            f"{state} belongs to user {_name(owner)}: run this as that user, or use another folder."
+        )
     if not os.access(state, os.W_OK):
         raise ServiceError(f"{state} cannot be written to.")
 

@@ -152,7 +152,9 @@ class Postgres:
         deadline = time.monotonic() + READY_SECONDS
         while True:
             try:
-                with psycopg.connect(self.url(database="postgres"), autocommit=True, connect_timeout=5) as connection:
+                with psycopg.connect(
+                    self.url(database="postgres"), autocommit=True, connect_timeout=5
+                ) as connection:
                     known = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE])
                     if known.rowcount == 0:
                         connection.execute(f"CREATE DATABASE {DATABASE}")
@@ -167,7 +169,9 @@ class Postgres:
             if process.poll() is not None:
                 raise ServiceError(f"PostgreSQL did not start: {self._last_words()}")
             if time.monotonic() > deadline:
-                raise ServiceError(f"PostgreSQL was not ready after {READY_SECONDS} s; its log is {self.log}.")
+                raise ServiceError(
+                    f"PostgreSQL was not ready after {READY_SECONDS} s; its log is {self.log}."
+                )
             time.sleep(0.02)
 
     def _last_words(self) -> str:

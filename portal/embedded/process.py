@@ -101,12 +101,12 @@ def kill_group(pid: int) -> None:
 def is_running_in(pid: int, folder: Path, program: str) -> bool:
     """Is `pid` alive, a `program` (its file name), and working in `folder`? A reused pid is none of these."""
     try:
-        working = os.readlink(f"/proc/{pid}/cwd")
-        executable = os.readlink(f"/proc/{pid}/exe")
+        working = Path(f"/proc/{pid}/cwd").readlink()
+        executable = Path(f"/proc/{pid}/exe").readlink()
     except OSError:
         return False
     # An upgraded package leaves the running program's file marked as deleted.
-    return Path(working) == folder and Path(executable.removesuffix(" (deleted)")).name == program
+    return working == folder and executable.name.removesuffix(" (deleted)") == program
 
 
 def end_pid(pid: int, folder: Path, program: str, *, ladder: Sequence[tuple[signal.Signals, float]]) -> None:

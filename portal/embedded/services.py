@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Self
 
 from portal.embedded import credentials
 from portal.embedded.account import SYSTEM_FOLDER, programs
@@ -47,7 +47,7 @@ class Services:
             self.postgres.layout.remove()
         self._lock.close()
 
-    def __enter__(self) -> Services:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -101,10 +101,9 @@ class Supervisor:
             death_signal=signal.SIGTERM,
         )
         child.started = time.monotonic()
-        pipe = child.process.stdout
-        assert pipe is not None
-        os.set_blocking(pipe.fileno(), False)
-        self._selector.register(pipe, selectors.EVENT_READ, child)
+        if pipe := child.process.stdout:
+            os.set_blocking(pipe.fileno(), False)
+            self._selector.register(pipe, selectors.EVENT_READ, child)
 
     def _read(self, child: Child) -> bool:
         """Print the whole lines that the child has written; False when there is nothing (more) to read."""
@@ -141,7 +140,9 @@ class Supervisor:
         seconds = child.backoff.next()
         child.due = time.monotonic() + seconds
         when = f"in {seconds} s" if seconds else "now"
-        say(f"{child.spec.name} ended {how} after {time.monotonic() - child.started:.0f} s; it is started again {when}.")
+        say(
+            f"{child.spec.name} ended {how} after {time.monotonic() - child.started:.0f} s; it is started again {when}."
+        )
 
 
 def say(text: str, prefix: str = "") -> None:

@@ -114,7 +114,9 @@ class Valkey:
         path = self.layout.valkey / "valkey.conf"
         path.unlink(missing_ok=True)
         path.touch(mode=0o600)
-        path.write_text("".join(f'{name} {_quoted(name, value)}\n' for name, value in values.items()), encoding="utf-8")
+        path.write_text(
+            "".join(f"{name} {_quoted(name, value)}\n" for name, value in values.items()), encoding="utf-8"
+        )
         if self.layout.account:
             os.chown(path, *self.layout.account)
         return str(path)

@@ -142,7 +142,7 @@ def _brief(row: dict[str, Any]) -> dict[str, Any]:
         "sensitivity": row["sensitivity"],
         "average_latency_ms": None,
         "success_rate": None,
-        "embedding_status": row["embeddings__status"],
+        "embedding_status": row["embedding_status"],
     }
 
 

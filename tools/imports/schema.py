@@ -24,7 +24,7 @@ _MAX_EXAMPLE = 500
 _MAX_EXAMPLES = 3
 # How many schemas are looked at to find out whether one leads back to itself; more is a document made to be
 # slow.
-_MAX_CIRCLE = 100
+_MAX_CIRCLE = 30
 
 TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
 _UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")

@@ -15,13 +15,14 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
+from django.db.models import OuterRef, Subquery
 from pgvector import Vector
 
 from embeddings.providers import ProviderError, get_provider
 from embeddings.providers.validation import checked
 from embeddings.queue import SERVING_SLOT
 from portal.tenancy.context import tenant_context
-from tools.models import Source, Tool
+from tools.models import Source, Tool, ToolEmbedding
 from tools.search.query import Candidate, Hit, SearchAnswer, SearchFilters, SearchQuery
 from tools.search.ranking import rank
 
@@ -43,7 +44,7 @@ _SQL_FILTERS = {
 
 _TOOL_COLUMNS = (
     "id", "tool_id", "namespace", "name", "description", "server", "category", "tags", "tool_type", "source_protocol",
-    "routing_domain", "sensitivity", "semantic_weight", "source__slug", "embeddings__status",
+    "routing_domain", "sensitivity", "semantic_weight", "source__slug",
 )  # fmt: skip
 
 
@@ -132,5 +133,7 @@ def _filter_arguments(filters: SearchFilters) -> dict[str, Any]:
 
 
 def _tools(ids: list[UUID]) -> dict[UUID, dict[str, Any]]:
-    rows = Tool.objects.filter(pk__in=ids, embeddings__slot=SERVING_SLOT).values(*_TOOL_COLUMNS)
+    # A correlated lookup, not a join: before the first ANALYZE a join reads every embedding of the tenant.
+    status = ToolEmbedding.objects.filter(entity_id=OuterRef("pk"), slot=SERVING_SLOT).values("status")
+    rows = Tool.objects.filter(pk__in=ids).order_by().values(*_TOOL_COLUMNS, embedding_status=Subquery(status))
     return {row["id"]: row for row in rows}

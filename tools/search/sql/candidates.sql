@@ -6,7 +6,8 @@
 --   fusion          'score': each arm's score by its best, weighted; 'rrf': weight / (60 + rank), summed
 --   semantic_share  weight of the vectors, 0 to 1; the keyword arm has the rest
 --   filters         NULL: none. An empty array lets nothing pass, except all_tags and except_names. Names are tool_id or name
---   exact_limit     up to so many rows the vectors are compared one by one, beyond it through the HNSW index
+--   exact_limit     up to so many rows the vectors are compared one by one, beyond it through the HNSW index; a tenant that
+--                   owns at least a fourth of that index is asked through it from a fourth of exact_limit on
 --   postings_budget so many postings are read at most, rarest lexemes first; the rarest is always read
 --
 -- It runs as portal_search, which row-level security does not bind, since neither array operators nor an ordered HNSW scan
@@ -57,6 +58,7 @@ DECLARE
         'embedding.tenant_id = %L AND embedding.slot = %s AND embedding.active AND embedding.status = ''ready''', tenant, vector_slot);
     eligible text := 'true';
     chosen uuid[] := '{}';      -- the ids that `eligible` lets pass (filtered) or keeps out (hidden tools)
+    vectors bigint;
     exact boolean := true;
     nearest uuid[] := '{}';
     similarities double precision[] := '{}';
@@ -89,8 +91,12 @@ BEGIN
             eligible := '%s NOT IN (SELECT unnest($1))';
         END IF;
         IF query_vector IS NOT NULL THEN
-            EXECUTE format('SELECT count(*) <= %s FROM (SELECT FROM tools_toolembedding AS embedding WHERE %s LIMIT %s) AS counted',
-                           exact_limit, ready, exact_limit + 1) INTO exact;
+            EXECUTE format('SELECT count(*) FROM (SELECT FROM tools_toolembedding AS embedding WHERE %s LIMIT %s) AS counted',
+                           ready, exact_limit + 1) INTO vectors;
+            -- The index is shared: the smaller a tenant's part, the more of it is visited in vain and the more is missed.
+            exact := vectors <= exact_limit / 4 OR vectors <= exact_limit AND NOT coalesce((
+                SELECT vectors >= index.reltuples / 4 FROM pg_class AS index
+                WHERE index.oid = to_regclass(format('public.tools_toolembedding_hnsw_%s', vector_slot)) AND index.reltuples > 0), false);
         END IF;
     END IF;
 
@@ -108,11 +114,11 @@ BEGIN
             WITH near AS MATERIALIZED (
                 SELECT embedding.entity_id AS id, -(embedding.vector <#> $2) AS similarity
                 FROM tools_toolembedding AS embedding WHERE %s AND %s
-                ORDER BY embedding.vector <#> $2 LIMIT $4
+                ORDER BY embedding.vector <#> $2 LIMIT $3
             )
             SELECT coalesce(array_agg(near.id), '{}'), coalesce(array_agg(near.similarity), '{}')
-            FROM (SELECT * FROM near ORDER BY near.similarity DESC LIMIT $3) AS near $query$, ready, format(eligible, 'embedding.entity_id'))
-        INTO nearest, similarities USING chosen, query_vector, depth, greatest(depth, 5 * max_results);
+            FROM (SELECT * FROM near ORDER BY near.similarity DESC) AS near $query$, ready, format(eligible, 'embedding.entity_id'))
+        INTO nearest, similarities USING chosen, query_vector, depth;
     END IF;
 
     -- The question's lexemes, rarest first, as far as the budget reaches. Their counts are taken from the postings
