@@ -40,7 +40,7 @@ class ProviderError(Exception):
     """A provider gave no usable vectors. The message is in the operator's words.
 
     `permanent`: this text can never work, so trying again is useless. `provider_wide`: the provider is down
-    or refuses us, which is no text's fault and costs none an attempt. `retry_after`: seconds to wait, as it said.
+    or refuses us, which is no text's fault and costs none an attempt. `retry_after`: seconds it asks for.
     """
 
     def __init__(

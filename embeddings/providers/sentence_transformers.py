@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime
 from django.core.exceptions import ImproperlyConfigured
 from tokenizers import Tokenizer
 
@@ -118,7 +118,7 @@ class SentenceTransformers:
         return tokenizer
 
     def _session(self) -> onnxruntime.InferenceSession:
-        """This process's session. After a fork it is a new one: the old one's locks are the parent's."""
+        """The session of this process; after a fork a new one, since the old one's locks are the parent's."""
         with self._lock:
             if self._loaded is None or self._loaded[0] != os.getpid():
                 self._loaded = os.getpid(), _load()

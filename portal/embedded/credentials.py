@@ -48,9 +48,8 @@ def load(layout: Layout) -> Credentials:
             port=broker.port or 0,
         )
     except FileNotFoundError:
-        return Credentials(
-            *(secrets.token_urlsafe(24) for _ in range(4)), secret_key=secrets.token_urlsafe(48)
-        )
+        admin, web, worker, valkey = (secrets.token_urlsafe(24) for _ in range(4))
+        return Credentials(admin, web, worker, valkey, secret_key=secrets.token_urlsafe(48))
     except OSError as error:
         raise ServiceError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError, TypeError):

@@ -23,8 +23,10 @@ from typing import IO
 
 from portal.embedded.errors import ServiceError
 from portal.embedded.layout import lock, make_state
+from portal.embedded.postgres import Postgres
 from portal.embedded.process import POLL_SECONDS, Backoff, open_log
 from portal.embedded.services import LOCK_NAME, Services, start
+from portal.embedded.valkey import Valkey
 
 USERS_LOCK = "users.lock"
 START_LOCK = "start.lock"
@@ -151,7 +153,10 @@ def _wait_to_be_alone(state: Path, users: list[IO[str] | None], over: threading.
 
 def _watch(services: Services, over: threading.Event) -> None:
     """Start a server again that ended by itself, later and later while it keeps ending."""
-    servers = {"PostgreSQL": (services.postgres, Backoff()), "Valkey": (services.valkey, Backoff())}
+    servers: dict[str, tuple[Postgres | Valkey, Backoff]] = {
+        "PostgreSQL": (services.postgres, Backoff()),
+        "Valkey": (services.valkey, Backoff()),
+    }
     while not over.wait(CHECK_SECONDS):
         for name, (server, backoff) in servers.items():
             if server.process is not None and server.process.poll() is None:

@@ -79,7 +79,8 @@ class Postgres:
         self._end_leftover()
         if not (data / "PG_VERSION").exists():
             self._initdb()
-        command = [self.programs.postgres_bin / "postgres", "-D", data, "-k", self.layout.sockets]
+        server = self.programs.postgres_bin / "postgres"
+        command: list[str | Path] = [server, "-D", data, "-k", self.layout.sockets]
         for name, value in {**SETTINGS, **self.settings}.items():
             command += ["-c", f"{name}={value}"]
         with open_log(self.log) as log:

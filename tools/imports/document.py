@@ -65,9 +65,7 @@ def load_document(raw: bytes, *, subject: str = "The document") -> LoadedDocumen
     if removed:
         warnings.append(f"Control characters and lone surrogates removed from the texts: {removed:,}.")
     if reader.kept_as_text:
-        warnings.append(
-            f"Numbers that JSON cannot hold are kept as text (NaN, infinite, too long): {reader.kept_as_text:,}."
-        )
+        warnings.append(f"Numbers kept as text (NaN, infinite or too long for JSON): {reader.kept_as_text:,}.")
     return LoadedDocument(value, tuple(warnings))
 
 

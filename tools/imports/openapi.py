@@ -159,7 +159,7 @@ def _path_item(written: Any, reading: Reading) -> tuple[JsonObject, str]:
 
 
 def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, Any, str]]:
-    """Each method of a path item in lower case, its operation, and why it gives no endpoint (empty if it does)."""
+    """Each method of a path item in lower case, its operation, and why it gives no endpoint (or nothing)."""
     for method, operation in item.items():
         if method in version.methods:
             yield method, operation, _problem(operation)

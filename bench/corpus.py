@@ -1,0 +1,70 @@
+"""Tools and questions to measure with: real ones where ../shared/retrieval lies beside the project, else made up."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from bench.stack import ROOT
+
+REAL = ROOT.parent / "shared" / "retrieval"
+SETS = ("catalogue", "apigen", "bfcl", "mcpverse")
+
+_VERBS = "get list create update delete search export archive approve cancel translate convert schedule send validate".split()
+_NOUNS = "invoice ticket parcel reading badge ledger roster voucher sensor permit calendar message contract recipe playlist".split()
+_SCOPES = "customer warehouse clinic school airline hotel factory library museum bank farm studio port court lab".split()
+
+
+def tools(count: int) -> list[dict[str, Any]]:
+    """`count` tools with distinct ids, in the line format of import_tools."""
+    return list(itertools.islice(_real() if REAL.is_dir() else _made_up(), count))
+
+
+def questions(count: int, seed: int = 1) -> list[str]:
+    """`count` distinct questions, so that no answer comes out of a cache."""
+    draw = random.Random(seed)
+    if REAL.is_dir():
+        found = [
+            json.loads(line)["query"][:500]
+            for name in ("apigen", "bfcl", "metatool", "sealtools")
+            for line in (REAL / name / "queries.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
+        found = list(dict.fromkeys(found))
+    else:
+        found = [
+            f"How do I {verb} the {noun} of my {scope} number {draw.randrange(10_000)}?"
+            for verb, noun, scope in itertools.product(_VERBS, _NOUNS, _SCOPES)
+        ]
+    draw.shuffle(found)
+    return found[:count]
+
+
+def _real() -> Iterator[dict[str, Any]]:
+    for name in SETS:
+        for line in (REAL / name / "tools.jsonl").read_text(encoding="utf-8").splitlines():
+            tool = json.loads(line)
+            yield {**tool, "id": f"{name}:{tool['id']}"[:200]}
+
+
+def _made_up() -> Iterator[dict[str, Any]]:
+    for number, (scope, noun, verb) in zip(
+        itertools.count(), itertools.cycle(itertools.product(_SCOPES, _NOUNS, _VERBS)), strict=False
+    ):
+        yield {
+            "id": f"{verb}_{scope}_{noun}_{number}",
+            "name": f"{verb}_{scope}_{noun}",
+            "description": f"{verb.capitalize()}s the {noun} that belongs to one {scope}, by its number and date.",
+            "server": scope,
+            "domain": scope,
+            "tags": [noun, verb],
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    f"{noun}_id": {"type": "string", "description": f"The number of the {noun}"},
+                    "since": {"type": "string", "description": "The earliest date, as YYYY-MM-DD"},
+                },
+            },
+        }

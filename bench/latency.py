@@ -1,0 +1,237 @@
+"""What the portal's manners cost: `python -m bench.latency` writes bench/results/latency.json and prints a table.
+
+Everything is a ratio against a floor or a peer of the same run, because the machine is noisy: rounds alternate between the
+two, and the median round counts. Times are milliseconds as the client sees them, at concurrency 1.
+
+- search: the real endpoint against bench/floor.py, over 1,000 and 10,000 tools, with questions that no cache has seen;
+- backfill: tools a second through the real worker, against the bare model on the same texts in the same batches;
+- save: PATCH of a description with the embedding pipeline on, against one with EMBEDDING_PROVIDER=disabled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from bench import corpus
+from bench.quality import percentile
+from bench.stack import ROOT, Client, Stack, stack
+
+RESULTS = ROOT / "bench" / "results" / "latency.json"
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
+SEARCHES = int(os.environ.get("BENCH_SEARCHES", "300"))  # of each side in a round
+SAVES = int(os.environ.get("BENCH_SAVES", "100"))
+SIZES = (1_000, 10_000)
+BACKFILL = 1_500
+
+
+def timed(call: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    call()
+    return (time.perf_counter() - began) * 1000
+
+
+def compared(ours: list[list[float]], floor: list[list[float]]) -> dict[str, float]:
+    """Medians over the rounds of p50 and p99 of both sides, and of each round's ratio."""
+    figures = {}
+    for name, share in (("p50", 0.5), ("p99", 0.99)):
+        mine = [percentile(values, share) for values in ours]
+        bare = [percentile(values, share) for values in floor]
+        figures[f"{name}_ms"] = round(statistics.median(mine), 2)
+        figures[f"floor_{name}_ms"] = round(statistics.median(bare), 2)
+        figures[f"{name}_ratio"] = round(statistics.median(a / b for a, b in zip(mine, bare, strict=True)), 3)
+    return figures
+
+
+def load(portal: Stack, slug: str, count: int) -> str:
+    """A tenant with `count` embedded tools; returns its key."""
+    key = portal.new_tenant(slug)
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
+        for tool in corpus.tools(count):
+            file.write(json.dumps(tool) + "\n")
+        file.flush()
+        portal.manage("import_tools", file.name, "--tenant", slug, "--source", "bench")
+    return key
+
+
+def start_floor(portal: Stack) -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    command = [sys.executable, "-m", "gunicorn", "bench.floor:application", "-b", f"127.0.0.1:{port}", "-w", "2"]
+    portal.processes["floor"] = subprocess.Popen(
+        command, cwd=ROOT, env=portal.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    portal.await_port(port)
+    return port
+
+
+def tenant_id(portal: Stack, slug: str) -> str:
+    with psycopg.connect(portal.environment["DATABASE_ADMIN_URL"]) as owner:
+        row = owner.execute("SELECT id FROM tenancy_tenant WHERE slug = %s", [slug]).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def search(portal: Stack, slug: str, key: str, floor_port: int) -> dict[str, float]:
+    ours, floor = Client(portal.port, key), Client(floor_port, "")
+    tenant = tenant_id(portal, slug)
+    asked = iter(corpus.questions(2 * ROUNDS * SEARCHES + 200))
+    for _ in range(40):  # both workers of both servers warm
+        ours.call("POST", "/api/v1/tools/search", {"query": next(asked), "top_k": 20})
+        floor.call("POST", "/search", {"query": next(asked), "top_k": 20, "tenant": tenant})
+    mine: list[list[float]] = []
+    bare: list[list[float]] = []
+    for _ in range(ROUNDS):
+        mine.append([])
+        bare.append([])
+        for _ in range(SEARCHES):
+            question = next(asked)
+            mine[-1].append(
+                timed(lambda q=question: _ok(ours.call("POST", "/api/v1/tools/search", {"query": q, "top_k": 20})))
+            )
+            question = next(asked)
+            body = {"query": question, "top_k": 20, "tenant": tenant}
+            bare[-1].append(timed(lambda b=body: _ok(floor.call("POST", "/search", b))))
+    return compared(mine, bare)
+
+
+def _ok(answer: tuple[int, Any]) -> Any:
+    status, body = answer
+    assert status == 200, f"{status}: {body}"
+    return body
+
+
+def backfill(portal: Stack) -> dict[str, float]:
+    """Both embed the same texts, alternately; the worker is the product's own command."""
+    texts_script = (
+        "import django, json, os, sys, time; django.setup()\n"
+        "from portal.tenancy.context import tenant_context\n"
+        "from tools.embedding import load_texts\n"
+        "from tools.models import Tool\n"
+        "from embeddings.providers import get_provider\n"
+        "with tenant_context(sys.argv[1]):\n"
+        "    texts = list(load_texts(Tool.objects.values_list('pk', flat=True)).values())\n"
+        "provider = get_provider(); provider.embed(texts[:32], 'passage')\n"
+        "began = time.perf_counter()\n"
+        "for i in range(0, len(texts), 32): provider.embed(texts[i:i+32], 'passage')\n"
+        "print(json.dumps({'texts': len(texts), 'seconds': time.perf_counter() - began}))\n"
+    )
+    worker_script = (
+        "import django, json, os, time; django.setup()\n"
+        "from embeddings.providers import get_provider\n"
+        "from embeddings.worker import drain\n"
+        "get_provider().embed(['warm-up'] * 32, 'passage')\n"
+        "began = time.perf_counter()\n"
+        "done = drain()\n"
+        "print(json.dumps({'texts': done.stored, 'seconds': time.perf_counter() - began}))\n"
+    )
+    load(portal, "backfill", BACKFILL)
+    tenant = tenant_id(portal, "backfill")
+    ratios, rates, bare_rates = [], [], []
+    for _ in range(max(3, ROUNDS // 2)):
+        bare = _script(portal, texts_script, "app", tenant)
+        with psycopg.connect(portal.environment["DATABASE_ADMIN_URL"], autocommit=True) as owner:
+            owner.execute(
+                "UPDATE tools_toolembedding SET status = 'failed' WHERE tenant_id = %s AND status = 'ready'", [tenant]
+            )
+        portal.manage("backfill_embeddings", "--tenant", "backfill", "--no-progress", "--json")
+        worker = _script(portal, worker_script, "worker")
+        assert worker["texts"] == bare["texts"] == BACKFILL, (worker, bare)
+        rates.append(worker["texts"] / worker["seconds"])
+        bare_rates.append(bare["texts"] / bare["seconds"])
+        ratios.append(rates[-1] / bare_rates[-1])
+    return {
+        "tools_per_s": round(statistics.median(rates), 1),
+        "floor_tools_per_s": round(statistics.median(bare_rates), 1),
+        "ratio": round(statistics.median(ratios), 3),
+    }
+
+
+def _script(portal: Stack, code: str, role: str, *arguments: str) -> dict[str, Any]:
+    environment = {**portal.environment, "PORTAL_DB_ROLE": role, "DJANGO_SETTINGS_MODULE": "portal.settings"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def save(portal: Stack, key: str) -> dict[str, float]:
+    """Alternating PATCHes of two tools of one size, through two webs of the same code."""
+    on = Client(portal.port, key)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    original = portal.port
+    portal.port = port
+    off_process = portal.processes.pop("web")
+    portal.start("web", EMBEDDING_PROVIDER="disabled", PORT=str(port))
+    portal.processes["web-off"] = portal.processes.pop("web")
+    portal.processes["web"], portal.port = off_process, original
+    off = Client(port, key)
+    rows = _ok(on.call("GET", "/api/v1/tools?limit=2"))["results"]
+    state = {id(client): dict(row) for client, row in zip((on, off), rows, strict=True)}
+
+    def patch(client: Client, number: int) -> float:
+        tool = state[id(client)]
+        text = f"Round {number}: lists what is overdue, by customer and by the date it was due."
+        began = time.perf_counter()
+        status, body = client.call(
+            "PATCH", f"/api/v1/tools/{tool['id']}", {"description": text}, {"If-Match": f'"v{tool["version"]}"'}
+        )
+        spent = (time.perf_counter() - began) * 1000
+        assert status == 200, body
+        tool["version"] = body["version"]
+        return spent
+
+    for number in range(30):
+        patch(on, -number - 1)
+        patch(off, -number - 1)
+    with_pipeline: list[list[float]] = []
+    without: list[list[float]] = []
+    for round_number in range(ROUNDS):
+        pairs = [(patch(on, n), patch(off, n)) for n in range(round_number * SAVES, (round_number + 1) * SAVES)]
+        with_pipeline.append([pair[0] for pair in pairs])
+        without.append([pair[1] for pair in pairs])
+    return compared(with_pipeline, without)
+
+
+def main() -> int:
+    results: dict[str, Any] = {"corpus": "../shared/retrieval" if corpus.REAL.is_dir() else "made up"}
+    with stack() as portal:
+        results["backfill"] = backfill(portal)
+        print(f"backfill      {results['backfill']}", flush=True)
+        keys = {size: load(portal, f"tools-{size}", size) for size in SIZES}
+        portal.start("embeddings")
+        for size in SIZES:
+            portal.await_ready(f"tools-{size}")
+        portal.stop("embeddings")
+        portal.start("web")
+        floor_port = start_floor(portal)
+        for size in SIZES:
+            results[f"search_{size}"] = search(portal, f"tools-{size}", keys[size], floor_port)
+            print(f"search {size:6,d} {results[f'search_{size}']}", flush=True)
+        results["save"] = save(portal, keys[SIZES[0]])
+        print(f"save          {results['save']}", flush=True)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(f"written to {Path(RESULTS).relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

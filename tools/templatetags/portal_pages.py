@@ -1,0 +1,48 @@
+"""Template tags of the portal's pages: icons, times, and the theme that the visitor chose."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from tools.web.session import THEMES
+
+register = template.Library()
+
+_STEPS = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"), (30 * 86_400, 86_400, "d"))
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A symbol of templates/partials/icons.svg, hidden from screen readers: a word always stands beside it."""
+    return format_html('<svg class="icon" aria-hidden="true"><use href="#i-{}"></use></svg>', name)
+
+
+@register.filter
+def ago(moment: datetime | None) -> SafeString | str:
+    """`<time>` with the distance from now in words, before or after; the exact time (UTC) in its title."""
+    if moment is None:
+        return "never"
+    seconds = (timezone.now() - moment).total_seconds()
+    distance = abs(seconds)
+    words = next(
+        (f"{int(distance // size)} {unit}" for limit, size, unit in _STEPS if distance < limit), f"{moment:%d %b %Y}"
+    )
+    if distance < _STEPS[-1][0]:
+        words = f"{words} ago" if seconds >= 0 else f"in {words}"
+    if distance < 2:
+        words = "just now"
+    return format_html('<time datetime="{}" title="{} UTC">{}</time>', moment.isoformat(), f"{moment:%Y-%m-%d %H:%M:%S}", words)
+
+
+@register.simple_tag(takes_context=True)
+def theme(context: dict[str, Any]) -> str:
+    """`system`, `light` or `dark`, from the cookie; also on pages that are rendered without a request."""
+    request = context.get("request")
+    chosen = request.COOKIES.get("theme", "") if request else ""
+    return chosen if chosen in THEMES else "system"

@@ -1,0 +1,82 @@
+"""Who may open a page: signed in, member of a tenant, of the needed role. Also what every page's answer has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Protocol, cast
+
+from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.utils.http import url_has_allowed_host_and_scheme
+from django_htmx.http import HttpResponseClientRedirect
+from django_htmx.middleware import HtmxDetails
+
+from portal.tenancy.middleware import Member
+from portal.tenancy.models import Role
+
+
+class PageRequest(HttpRequest):
+    """A request that has passed `member_page`."""
+
+    member: Member
+    user: User
+    htmx: HtmxDetails
+
+
+class PageView(Protocol):
+    def __call__(self, request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse: ...
+
+
+View = Callable[..., HttpResponse]
+
+
+def member_page(role: str = Role.VIEWER) -> Callable[[PageView], View]:
+    """Opens the view to members of at least `role`. Anonymous visitors go to the login, members of nothing get a 403."""
+
+    def decorate(view: PageView) -> View:
+        @wraps(view)
+        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            answer = _answer(view, cast(PageRequest, request), role, *args, **kwargs)
+            patch_vary_headers(answer, ["HX-Request"])
+            # Pages show a tenant's data: neither a proxy nor the browser's cache may keep them past the sign-out.
+            patch_cache_control(answer, private=True, no_store=True)
+            return answer
+
+        return guarded
+
+    return decorate
+
+
+def _answer(view: PageView, request: PageRequest, role: str, *args: Any, **kwargs: Any) -> HttpResponse:
+    if not request.user.is_authenticated:
+        return to_login(request)
+    if request.member is None:
+        return render(request, "errors/no_tenant.html", status=403)
+    if not request.member.may(role):
+        raise PermissionDenied(f"This needs the role {Role(role)}; you are {request.member.role} in {request.member.name}.")
+    return view(request, *args, **kwargs)
+
+
+def to_login(request: PageRequest) -> HttpResponse:
+    """To the login and back again; a fragment's request moves the whole page there."""
+    if not request.htmx:
+        return redirect_to_login(request.get_full_path())
+    login = cast(HttpResponseRedirect, redirect_to_login(request.htmx.current_url_abs_path or "/"))
+    return HttpResponseClientRedirect(login.url)
+
+
+def actor(request: PageRequest) -> str:
+    """The author that the history names."""
+    return request.user.get_username()
+
+
+def next_url(request: HttpRequest, default: str) -> str:
+    """Where a form asks to go afterwards, if that is a page of ours."""
+    wanted = request.POST.get("next") or request.GET.get("next") or ""
+    allowed = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    return wanted if allowed else default
