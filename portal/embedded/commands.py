@@ -22,6 +22,7 @@ from portal.embedded.credentials import write_private
 from portal.embedded.errors import ServiceError
 from portal.embedded.keeper import USERS_LOCK, Project, running
 from portal.embedded.layout import Layout, lock, make_state
+from portal.embedded.process import POLL_SECONDS
 from portal.embedded.spawn import die_with_parent
 from portal.embedded.supervisor import Supervisor, say
 from portal.processes import PREPARE, PROCESSES
@@ -87,21 +88,18 @@ def up(root: Path) -> None:
 def down(root: Path) -> None:
     """End the `make up` of this folder and return when it has ended."""
     path = root / ".portal" / UP_LOCK
-    if not path.exists() or (free := lock(path, wait=False)):
-        say("Tool Portal does not run in this folder.")
-        return
-    pid = int(path.read_text(encoding="utf-8") or 0)
-    if pid:
-        os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + DOWN_SECONDS
-    while (free := lock(path, wait=False)) is None:
+    asked, deadline = 0, time.monotonic() + DOWN_SECONDS
+    while path.exists() and (free := lock(path, wait=False)) is None:
+        pid = int(path.read_text(encoding="utf-8") or 0)  # empty for a moment while it starts
+        if pid and pid != asked:
+            os.kill(pid, signal.SIGTERM)
+            asked = pid
         if time.monotonic() > deadline:
-            raise ServiceError(
-                f"Process {pid} did not end within {DOWN_SECONDS} s; end it with: kill -9 {pid}"
-            )
-        time.sleep(0.05)
-    free.close()
-    say("Stopped.")
+            raise ServiceError(f"Process {pid} did not end within {DOWN_SECONDS} s; end it with: kill -9 {pid}")
+        time.sleep(POLL_SECONDS)
+    if path.exists() and free:
+        free.close()
+    say("Stopped." if asked else "Tool Portal does not run in this folder.")
 
 
 def reset(root: Path, *, confirmed: bool) -> None:

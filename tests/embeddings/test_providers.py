@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from pytest_django.fixtures import Settings
+from pytest_django import Settings
 
 from embeddings.providers import ProviderError, get_provider, onnx_model
 from embeddings.providers.sentence_transformers import MAX_CHARACTERS, SentenceTransformers
@@ -137,7 +137,8 @@ class TestTheGraphsFile:
         assert [path.name for path in again.parent.parent.iterdir()] == [again.parent.name]
         for name in ("model.onnx", "model.bin"):
             path = again.with_name(name)
-            assert path.read_bytes() == built.with_name(name).read_bytes()
+            same = path.read_bytes() == built.with_name(name).read_bytes()
+            assert same, f"{built} is of another graph: a change of the graph needs a new GRAPH_VERSION"
             assert path.stat().st_mode & 0o444 == 0o444
 
     def test_says_of_which_weights_it_is(self) -> None:
@@ -198,7 +199,7 @@ class TestGetProvider:
     def test_makes_a_class_by_its_dotted_path_with_the_settings(self, settings: Settings) -> None:
         settings.EMBEDDING_PROVIDER = f"{__name__}.Recorder"
         settings.EMBEDDING_BATCH_SIZE = 7
-        provider = get_provider()
+        provider: object = get_provider()
         assert isinstance(provider, Recorder)
         assert provider.options == {
             "model": settings.EMBEDDING_MODEL,

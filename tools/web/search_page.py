@@ -65,7 +65,7 @@ def _shown(answer: SearchAnswer) -> list[ShownHit]:
             hit=hit,
             percent=round(100 * hit.score / best) if best > 0 else 0,
             match=MATCHES.get(hit.match_type, (hit.match_type, "search")),
-            badge=BADGES.get(hit.tool.get("embeddings__status") or "none", BADGES["none"]),
+            badge=BADGES.get(hit.tool.get("embedding_status") or "none", BADGES["none"]),
         )
         for hit in answer.hits
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import socket
@@ -31,7 +32,7 @@ def test_case_03_long_names_are_distinct_and_the_same_on_every_import_SYN_1() ->
     assert len(set(names)) == len(names) == 5
     assert all(len(name) <= 64 for name in names)
     assert names == [endpoint.name for endpoint in case("03", "doc.json").endpoints]
-    assert names[0].startswith("get_secret-rotation-policies_by_policyId_")
+    assert names[0].startswith("get_environmentId_secret-rotation-policies_by_policyId_")
 
 
 @pytest.mark.parametrize(("name", "count"), [("cyclic-3.0.yaml", 6), ("cyclic-2.0.json", 2)])
@@ -44,13 +45,15 @@ def test_case_04_circular_schemas_are_carried_once_and_can_be_checked_SYN_1(name
         json.dumps(endpoint.input_schema)
         # A schema whose check never ends would raise RecursionError here.
         validator = jsonschema.Draft202012Validator(endpoint.input_schema)
-        assert validator.is_valid({"body": {"next": {"next": {}}, "children": [{}], "egg": {"hen": {}}}})
+        assert validator.is_valid({"body": {"next": {"next": {}}, "egg": {"hen": {}}}})
 
 
 def test_case_04_a_parameter_that_only_circles_is_named_in_a_warning_SYN_1() -> None:
     found = case("04", "cyclic-3.0.yaml")
     assert places(by_name(found)["paramCycle"]) == []
-    circling = "/param@get: parameter: the reference '#/components/parameters/P1' leads in a circle; it is left out."
+    circling = (
+        "/param@get: parameter: the reference '#/components/parameters/P1' leads in a circle; it is left out."
+    )
     assert circling in found.warnings
 
 
@@ -104,7 +107,10 @@ def test_case_10_dates_and_words_of_yaml_stay_text_SYN_1() -> None:
     assert rates.input_schema["properties"]["country"]["enum"] == ["de", "no", "on", "off"]
     assert rates.input_schema["properties"]["code"]["examples"] == ["0123"]
     assert by_name(found)["addRate"].title == "12:30:45"
-    assert (case("10", "float-version.yaml").format_version, case("10", "float-version.yaml").version) == ("3.0", "1.10")
+    assert (case("10", "float-version.yaml").format_version, case("10", "float-version.yaml").version) == (
+        "3.0",
+        "1.10",
+    )
 
 
 def test_case_11_external_references_are_named_and_never_opened_SYN_1() -> None:
@@ -118,7 +124,13 @@ def test_case_11_external_references_are_named_and_never_opened_SYN_1() -> None:
     assert sorted(by_name(found)) == ["a", "b", "c", "e"]
     assert [left_out.operation for left_out in found.left_out] == ["/d"]
     told = " ".join((*found.warnings, found.left_out[0].reason))
-    for reference in ("param.json#/P", "file:///etc/hostname", "../../../../etc/hostname", "path.json", "redirect-to-secret"):
+    for reference in (
+        "param.json#/P",
+        "file:///etc/hostname",
+        "../../../../etc/hostname",
+        "path.json",
+        "redirect-to-secret",
+    ):
         assert reference in told
 
 
@@ -189,7 +201,10 @@ def test_case_20_what_3_1_writes_in_a_new_way_SYN_1() -> None:
 
 
 def test_case_31_names_that_clean_to_one_stay_two_and_never_change_places_SYN_1() -> None:
-    paths = {f"/{number}": {"get": {"operationId": name}} for number, name in enumerate(["item.get", "item get", "item_get"])}
+    paths = {
+        f"/{number}": {"get": {"operationId": name}}
+        for number, name in enumerate(["item.get", "item get", "item_get"])
+    }
     turned = dict(reversed(paths.items()))
     names = [
         {endpoint.key: endpoint.name for endpoint in parse_openapi(json.dumps({"openapi": "3.0.0", "paths": each}).encode()).endpoints}
@@ -213,5 +228,6 @@ def test_case_42_control_characters_go_by_one_rule_everywhere_SYN_1() -> None:
     assert (len(found.endpoints), found.title) == (4, "Nultitle")
     assert [endpoint.title for endpoint in found.endpoints][:2] == ["beforeafter", "[31mred[0m bell"]
     assert found.endpoints[3].path == "/dd"
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\ud800-\udfff]", repr(found).encode().decode("unicode_escape"))
+    everything = json.dumps(dataclasses.asdict(found), ensure_ascii=False)
+    assert not re.search(r"\\u00|[\x00-\x1f\x7f-\x9f\ufffe\ud800-\udfff]", everything)
     assert any(warning.startswith("Control characters") for warning in found.warnings)

@@ -32,7 +32,9 @@ def test_every_real_document_gives_the_operations_that_oas_stats_counts_SYN_1(na
         assert endpoint.key == f"{endpoint.path}@{endpoint.method}"
         assert json_size(endpoint.input_schema) <= MAX_INPUT_BYTES
         assert json_size(endpoint.output_schema) <= MAX_OUTPUT_BYTES
-        assert {each["property"] for each in endpoint.metadata["parameters"]} <= set(endpoint.input_schema["properties"])
+        assert {each["property"] for each in endpoint.metadata["parameters"]} <= set(
+            endpoint.input_schema["properties"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,9 @@ def test_known_documents_give_their_known_counts_SYN_1(name: str, count: int) ->
 def test_the_same_bytes_give_equal_specs_with_equal_hashes_SYN_1(name: str) -> None:
     first, second = (parse_openapi(shared(f"openapi/{name}"), name=name) for _ in range(2))
     assert first == second
-    assert [each.content_hash() for each in first.endpoints] == [each.content_hash() for each in second.endpoints]
+    assert [each.content_hash() for each in first.endpoints] == [
+        each.content_hash() for each in second.endpoints
+    ]
 
 
 def test_json_and_yaml_of_one_document_give_the_same_specs_SYN_1() -> None:
@@ -61,14 +65,20 @@ def test_netbox_is_read_in_seconds_and_its_empty_texts_are_counted_SYN_1() -> No
     started = time.process_time()
     found = parse_openapi(raw)
     assert time.process_time() - started < 4
-    assert any(warning.startswith("Operations without summary and description: 820 ") for warning in found.warnings)
+    assert any(
+        warning.startswith("Operations without summary and description: 820 ") for warning in found.warnings
+    )
     assert sum(1 for endpoint in found.endpoints if not endpoint.description) == 820
 
 
 def test_html_of_stripe_becomes_readable_text_SYN_1() -> None:
-    found = {endpoint.key: endpoint for endpoint in parse_openapi(shared("openapi/stripe-2020-3.0.yaml")).endpoints}
+    found = {
+        endpoint.key: endpoint for endpoint in parse_openapi(shared("openapi/stripe-2020-3.0.yaml")).endpoints
+    }
     charge = found["/v1/charges@post"]
-    assert charge.description.startswith("To charge a credit card or other payment source, you create a `Charge` object.")
+    assert charge.description.startswith(
+        "To charge a credit card or other payment source, you create a `Charge` object."
+    )
     assert not any(re.search(r"</?(p|code|a|strong)\b", endpoint.description) for endpoint in found.values())
     assert "amount" in charge.input_schema["properties"]
     assert charge.metadata["body"]["media_type"] == "application/x-www-form-urlencoded"

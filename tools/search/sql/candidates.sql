@@ -4,7 +4,8 @@
 --   query_vector    norm 1, or NULL: keyword only             query_text      any text, or '': vectors only
 --   max_results     rows wanted; each arm offers twice as many, at least 100
 --   fusion          'score': each arm's score by its best, weighted; 'rrf': weight / (60 + rank), summed
---   semantic_share  weight of the vectors, 0 to 1; the keyword arm has the rest
+--   semantic_share  weight of the vectors, 0 to 1; the keyword arm has the rest. NULL: by the question, 0.75 when no word of the
+--                   five best keyword matches' names occurs in it, down to 0.25 when all do (returned as applied_share)
 --   filters         NULL: none. An empty array lets nothing pass, except all_tags and except_names. Names are tool_id or name
 --   exact_limit     up to so many rows the vectors are compared one by one, beyond it through the HNSW index; a tenant that
 --                   owns at least a fourth of that index is asked through it from a fourth of exact_limit on
@@ -18,7 +19,7 @@ CREATE FUNCTION tools_search_candidates(
     query_text text,
     max_results integer,
     fusion text DEFAULT 'score',
-    semantic_share double precision DEFAULT 0.5,
+    semantic_share double precision DEFAULT NULL,
     vector_slot integer DEFAULT 0,
     tool_types text[] DEFAULT NULL,
     categories text[] DEFAULT NULL,
@@ -38,7 +39,8 @@ CREATE FUNCTION tools_search_candidates(
     similarity double precision,
     keyword_score double precision,
     semantic_rank bigint,
-    keyword_rank bigint
+    keyword_rank bigint,
+    applied_share double precision
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -62,7 +64,8 @@ DECLARE
     exact boolean := true;
     nearest uuid[] := '{}';
     similarities double precision[] := '{}';
-    terms text[] := '{}';
+    question CONSTANT tsvector := to_tsvector('pg_catalog.english', tools_words(query_text));
+    terms text[] := '{}';       -- the question's lexemes that the budget reaches, with their rarities
     rarities double precision[] := '{}';
 BEGIN
     passes := format('tool.tenant_id = %L AND tool.active AND tool.visibility = ''public'' AND tool.lifecycle <> ''retired''', tenant)
@@ -135,7 +138,7 @@ BEGIN
                     WHERE posting.tenant_id = tenant AND posting.lexeme = word.lexeme LIMIT postings_budget + 1
                 ) AS posting
             ) AS frequency
-            FROM unnest(to_tsvector('pg_catalog.english', tools_words(query_text))) AS word
+            FROM unnest(question) AS word
             OFFSET 0  -- so that the count is taken once and not wherever it is named
         ) AS counted
         WHERE counted.frequency > 0
@@ -170,19 +173,26 @@ BEGIN
             FROM found LEFT JOIN matched ON matched.id = found.id
         ), best AS (
             SELECT nullif(greatest(max(similarity), 0), 0) AS similarity, nullif(max(keyword_score), 0) AS keyword_score FROM candidate
+        ), trust AS (
+            -- A question that spells out the names of its matches is better served by words, any other by meaning.
+            SELECT coalesce($9, 0.75 - 0.5 * avg(1 - length(ts_delete(name.lexemes, $11))::double precision / nullif(length(name.lexemes), 0)), 0.75)
+                   AS share
+            FROM keyword JOIN tools_tool AS tool ON tool.id = keyword.id
+            CROSS JOIN LATERAL (SELECT ts_filter(tool.search_vector, '{a}') AS lexemes) AS name
+            WHERE keyword.rank <= 5
         )
         SELECT candidate.id,
-               CASE WHEN $8 = 'rrf' THEN coalesce($9 / (60 + candidate.semantic_rank), 0) + coalesce((1 - $9) / (60 + candidate.keyword_rank), 0)
+               CASE WHEN $8 = 'rrf' THEN coalesce(share / (60 + candidate.semantic_rank), 0) + coalesce((1 - share) / (60 + candidate.keyword_rank), 0)
                     WHEN candidate.similarity IS NULL THEN candidate.keyword_score / best.keyword_score
                     WHEN best.keyword_score IS NULL THEN candidate.similarity / best.similarity
-                    ELSE $9 * coalesce(candidate.similarity / best.similarity, 0) + (1 - $9) * candidate.keyword_score / best.keyword_score
+                    ELSE share * coalesce(candidate.similarity / best.similarity, 0) + (1 - share) * candidate.keyword_score / best.keyword_score
                END AS score,
                CASE WHEN candidate.keyword_rank IS NULL THEN 'semantic' WHEN candidate.semantic_rank IS NULL THEN 'keyword' ELSE 'both' END,
-               candidate.similarity, candidate.keyword_score, candidate.semantic_rank, candidate.keyword_rank
-        FROM candidate CROSS JOIN best
+               candidate.similarity, candidate.keyword_score, candidate.semantic_rank, candidate.keyword_rank, share
+        FROM candidate CROSS JOIN best CROSS JOIN trust
         ORDER BY score DESC NULLS LAST, candidate.id LIMIT $10 $query$,
         tenant, CASE WHEN exact THEN format(eligible, 'posting.tool_id') ELSE 'true' END,
         CASE WHEN exact THEN 'true' ELSE format(eligible, 'ranked.id') END, ready)
-    USING chosen, terms, rarities, nearest, similarities, query_vector, depth, fusion, semantic_share, max_results;
+    USING chosen, terms, rarities, nearest, similarities, query_vector, depth, fusion, semantic_share, max_results, tsvector_to_array(question);
 END;
 $$;
