@@ -162,7 +162,7 @@ def backfill(portal: Stack) -> dict[str, float]:
 def _script(portal: Stack, code: str, role: str, *arguments: str) -> dict[str, Any]:
     environment = {**portal.environment, "PORTAL_DB_ROLE": role, "DJANGO_SETTINGS_MODULE": "portal.settings"}
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])

@@ -39,6 +39,7 @@ class Stack:
         """Output of a command; a failing one raises with its own words."""
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments], cwd=ROOT, env=self.environment, capture_output=True, text=True,
+            check=False,
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"manage.py {' '.join(arguments)}: {done.stderr[-2000:]}")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -67,7 +68,7 @@ def backfill(
     *,
     active_ids: Callable[[UUID | None, int], list[UUID]],
     total: int,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
     """Scans one tenant's active entities in id order and queues what is not ready, in one short transaction a batch.
 
@@ -88,33 +89,33 @@ def backfill(
 
 
 def _queue_what_is_not_right(entity: EmbeddedEntity, ids: list[UUID]) -> int:
-    texts = entity.load_texts(ids)
+    """Rows are only read until one is found wrong, so a complete catalogue is scanned without a write or a lock."""
     rows = {
         row["entity_id"]: row
         for row in entity.model.objects.filter(slot=SERVING_SLOT, entity_id__in=ids).values(
-            "entity_id", "active", "status", "source_hash", "vector_hash", "model"
+            "entity_id", "active", "status", "source_hash", "model"
         )
     }
     with_task = _with_live_task(entity.type, ids)
-    enabled = settings.EMBEDDING_PROVIDER != "disabled"
-    unseen: list[Wish] = []
-    again: list[Wish] = []
-    for entity_id, text in texts.items():
+    missing: list[Wish] = []
+    wrong: list[UUID] = []
+    for entity_id, text in entity.load_texts(ids).items():
         row = rows.get(entity_id)
-        if row is None or row["source_hash"] != source_hash(text) or not row["active"]:
-            unseen.append(Wish(entity_id, text))
-        elif not text or not enabled:
-            # `blank` and `disabled` are right as they are; only a wrong status is set right.
-            wrong = row["status"] != (EmbeddingStatus.BLANK if not text else EmbeddingStatus.DISABLED)
-            if wrong and not (text and row["status"] == EmbeddingStatus.READY):
-                again.append(Wish(entity_id, text))
-        elif entity_id not in with_task and (
-            row["status"] != EmbeddingStatus.READY or row["model"] != settings.EMBEDDING_MODEL
-        ):
-            again.append(Wish(entity_id, text))
-    return queue.want(entity, unseen, priority=Priority.BACKFILL) + queue.want(
-        entity, again, refresh=True, priority=Priority.BACKFILL
-    )
+        if row is None:
+            missing.append(Wish(entity_id, text))
+        elif row["source_hash"] != source_hash(text) or not row["active"] or not _right(row, text, entity_id in with_task):
+            wrong.append(entity_id)
+    return queue.want(entity, missing, priority=Priority.BACKFILL) + queue.ask_again(entity, wrong, refresh=True)
+
+
+def _right(row: dict[str, Any], text: str, has_task: bool) -> bool:  # noqa: FBT001
+    """Whether the status of a row that knows its text is what it should be."""
+    if not text:
+        return row["status"] == EmbeddingStatus.BLANK  # type: ignore[no-any-return]
+    if settings.EMBEDDING_PROVIDER == "disabled":
+        return row["status"] in {EmbeddingStatus.DISABLED, EmbeddingStatus.READY}
+    is_ready = row["status"] == EmbeddingStatus.READY and row["model"] == settings.EMBEDDING_MODEL
+    return has_task or is_ready
 
 
 def _with_live_task(entity_type: str, ids: list[UUID]) -> set[UUID]:

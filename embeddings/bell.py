@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 
-from celery import current_app
+from celery import Celery
 from django.db import transaction
 
 log = logging.getLogger(__name__)
@@ -21,34 +21,37 @@ CIRCUIT_SECONDS = 30  # after a failed publish, the broker is left alone for thi
 
 
 class _Ringer:
-    """One thread per process, started at the first ring and again after a fork."""
+    """One publishing thread per process, started at the first ring; a fork begins without one."""
 
     def __init__(self) -> None:
         self._wanted = threading.Event()
         self._start = threading.Lock()
-        self._pid: int | None = None
+        self._started = False
 
     def ring(self) -> None:
         self._wanted.set()
-        if self._pid != os.getpid():
-            with self._start:
-                if self._pid != os.getpid():
-                    self._pid = os.getpid()
-                    threading.Thread(target=self._publish_for_ever, name="embedding-bell", daemon=True).start()
+        with self._start:
+            if not self._started:
+                self._started = True
+                threading.Thread(target=self._publish_for_ever, name="embedding-bell", daemon=True).start()
 
     def _publish_for_ever(self) -> None:
+        # A producer of our own: in the web nothing else loads Celery, and "the current app" would be a blank one.
+        app = Celery("portal-bell", set_as_current=False)
+        app.config_from_object("django.conf:settings", namespace="CELERY")
         idle = threading.Event()
         while True:
             self._wanted.wait()
             self._wanted.clear()
             try:
-                current_app.send_task(TASK, queue="embeddings", expires=EXPIRES_SECONDS, ignore_result=True, retry=False)
+                app.send_task(TASK, queue="embeddings", expires=EXPIRES_SECONDS, ignore_result=True, retry=False)
             except Exception as error:  # noqa: BLE001 - whatever the broker's client raises, the poll will do
                 log.warning("The broker cannot be reached (%s); workers find the work by polling.", error)
                 idle.wait(CIRCUIT_SECONDS)
 
 
 _ringer = _Ringer()
+os.register_at_fork(after_in_child=_ringer.__init__)  # type: ignore[misc]
 
 
 def ring_on_commit() -> None:

@@ -97,7 +97,7 @@ class EntityEmbedding(TenantModel):
     active = models.BooleanField(default=True)  # the entity's own, copied in the same write, for the partial index
     status = models.CharField(max_length=8, choices=EmbeddingStatus.choices)
     source_hash = models.CharField(max_length=64)
-    vector_hash = models.CharField(max_length=64, null=True, blank=True)
+    vector_hash = models.CharField(max_length=64, null=True, blank=True)  # noqa: DJ001 - null with the vector
     vector = VectorField(dimensions=DIMENSION, null=True, blank=True, editable=False)
     model = models.CharField(max_length=200)
     dimension = models.SmallIntegerField(default=DIMENSION)

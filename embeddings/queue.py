@@ -1,8 +1,10 @@
-"""The work table's verbs: want, claim, settle, fail, release. Each is one or two statements, conditional on what the
-caller believes, so that a late or doubled worker changes nothing.
+"""The work table's verbs: want, claim, extend, store, retry, release, fail. Each is one or two statements, conditional
+on what the caller believes, so that a late or doubled worker changes nothing.
 
-Lock order is always the embedding row first, then its task, rows by id: edits and completions meet on the same two
-rows. No clock but the database's decides anything here. Providers are called in worker.py, never here.
+Lock order is always the embedding row first, then its task: edits and completions meet on the same two rows. A write
+may lock many rows in an order of its own (an import does), so the worker never waits for one row while it holds
+another: it skips what is locked. No clock but the database's decides anything here. Providers are called in worker.py,
+never here.
 """
 
 from __future__ import annotations
@@ -14,25 +16,34 @@ from dataclasses import dataclass
 import numpy as np
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 from pgvector import Vector
 
-from embeddings import bell
+from embeddings import bell, registry
 from embeddings.models import EmbeddingStatus, Priority
 from embeddings.registry import EmbeddedEntity
 from embeddings.text import source_hash
-from portal.tenancy.context import current_tenant
+from portal.tenancy.context import current_tenant, tenant_context
 
 ERROR_LENGTH = 500
 SERVING_SLOT = 0
 
+# Tasks whose claim still holds. A row that somebody else has locked is theirs now, or comes back with its lease's end.
+_OURS = """
+    SELECT t.id FROM embeddings_embeddingtask t
+    JOIN unnest(%(tasks)s::uuid[], %(claims)s::uuid[]) AS r(id, claim_id) ON t.id = r.id AND t.claim_id = r.claim_id
+    FOR UPDATE OF t SKIP LOCKED
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The source text that an entity has now (normalised), and whether the entity is active."""
+    """The source text that an entity has now (normalised), whether the entity is active, and its version if it has one."""
 
     entity_id: uuid.UUID
     text: str
     active: bool = True
+    version: int | None = None  # diagnostic
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +74,9 @@ def want(
     """Makes the entities' embeddings follow their texts; call it in the transaction of the write (EMB-2).
 
     A changed text (or a reactivated entity) becomes `pending` with a task; an unchanged one writes nothing, unless
-    `refresh` asks for a new vector all the same: then a `ready` one keeps serving meanwhile. No text: `blank`, without
-    vector or task. Returns how many entities have a task now because of this call.
+    `refresh` asks for a new vector all the same. A vector that means the text serves as `ready` meanwhile, and one that
+    came back to its old text needs no new one. No text: `blank`, without vector or task. Returns how many entities
+    have a task now because of this call.
     """
     if not wishes:
         return 0
@@ -83,16 +95,16 @@ def want(
             ON CONFLICT (tenant_id, entity_id, slot) DO UPDATE SET
                 active = excluded.active,
                 source_hash = excluded.source_hash,
+                status = CASE WHEN e.vector_hash = excluded.source_hash THEN 'ready' ELSE excluded.status END,
                 model = CASE WHEN e.vector IS NULL THEN excluded.model ELSE e.model END,
                 vector = CASE WHEN excluded.status = 'blank' THEN NULL ELSE e.vector END,
                 vector_hash = CASE WHEN excluded.status = 'blank' THEN NULL ELSE e.vector_hash END,
-                status = CASE
-                    WHEN excluded.status = 'pending' AND e.status = 'ready' AND e.source_hash = excluded.source_hash
-                    THEN 'ready' ELSE excluded.status END,
+                embedded_at = CASE WHEN excluded.status = 'blank' THEN NULL ELSE e.embedded_at END,
+                truncated = e.truncated AND excluded.status <> 'blank',
                 error = ''
             WHERE %(refresh)s OR e.source_hash <> excluded.source_hash OR e.active <> excluded.active
-            RETURNING e.entity_id, e.source_hash,
-                e.active AND (e.status = 'pending' OR (e.status = 'ready' AND %(refresh)s)) AS has_work
+            RETURNING e.entity_id, e.active AND %(enabled)s AND (
+                e.status = 'pending' OR (e.status = 'ready' AND (%(refresh)s OR e.model <> %(model)s))) AS has_work
             """,
             {
                 "tenant": current_tenant(),
@@ -104,42 +116,66 @@ def want(
                 "hashes": [source_hash(wish.text) for wish in wishes],
                 "statuses": [usual if wish.text else EmbeddingStatus.BLANK for wish in wishes],
                 "refresh": refresh,
+                "enabled": enabled,
             },
         )
-        touched = cursor.fetchall()
-        to_do = [(entity_id, wanted) for entity_id, wanted, has_work in touched if has_work]
-        _forget(cursor, entity.type, [entity_id for entity_id, _, has_work in touched if not has_work])
-        _ask(cursor, entity.type, to_do, priority)
-    return len(to_do)
+        has_work = dict(cursor.fetchall())
+        _forget(cursor, entity.type, [entity_id for entity_id, work in has_work.items() if not work])
+        return _ask(cursor, entity.type, [wish for wish in wishes if has_work.get(wish.entity_id)], priority)
 
 
-def _ask(cursor, entity_type: str, to_do: list[tuple[uuid.UUID, str]], priority: Priority) -> None:  # type: ignore[no-untyped-def]
-    if not to_do:
-        return
-    # The running attempt of an older text loses its claim here, so its result can no longer be stored.
-    cursor.execute(
-        """
-        INSERT INTO embeddings_embeddingtask AS t
-            (id, tenant_id, entity_type, entity_id, model, source_hash, status, priority, attempts, last_error)
-        SELECT gen_random_uuid(), %(tenant)s, %(type)s, w.entity_id, %(model)s, w.source_hash, 'pending', %(priority)s, 0, ''
-        FROM unnest(%(ids)s::uuid[], %(hashes)s::text[]) AS w(entity_id, source_hash)
-        ON CONFLICT (tenant_id, entity_type, entity_id, model) DO UPDATE SET
-            source_hash = excluded.source_hash, status = 'pending', attempts = 0, claim_id = NULL, last_error = '',
-            priority = LEAST(t.priority, excluded.priority), next_attempt_at = now()
-        """,
-        {
-            "tenant": current_tenant(),
-            "type": entity_type,
-            "model": settings.EMBEDDING_MODEL,
-            "priority": priority,
-            "ids": [entity_id for entity_id, _ in to_do],
-            "hashes": [wanted for _, wanted in to_do],
-        },
-    )
-    bell.ring_on_commit()
+def _ask(cursor, entity_type: str, wishes: list[Wish], priority: Priority) -> int:  # type: ignore[no-untyped-def]
+    if wishes:
+        # The running attempt of an older text loses its claim here, so its result can no longer be stored.
+        cursor.execute(
+            """
+            INSERT INTO embeddings_embeddingtask AS t (id, tenant_id, entity_type, entity_id, model, source_hash,
+                source_version, status, priority, attempts, last_error)
+            SELECT gen_random_uuid(), %(tenant)s, %(type)s, w.entity_id, %(model)s, w.source_hash,
+                w.source_version, 'pending', %(priority)s, 0, ''
+            FROM unnest(%(ids)s::uuid[], %(hashes)s::text[], %(versions)s::int[])
+                AS w(entity_id, source_hash, source_version)
+            ON CONFLICT (tenant_id, entity_type, entity_id, model) DO UPDATE SET
+                source_hash = excluded.source_hash, source_version = excluded.source_version,
+                status = 'pending', attempts = 0, claim_id = NULL, last_error = '',
+                priority = LEAST(t.priority, excluded.priority), next_attempt_at = now()
+            """,
+            {
+                "tenant": current_tenant(),
+                "type": entity_type,
+                "model": settings.EMBEDDING_MODEL,
+                "priority": priority,
+                "ids": [wish.entity_id for wish in wishes],
+                "hashes": [source_hash(wish.text) for wish in wishes],
+                "versions": [wish.version for wish in wishes],
+            },
+        )
+        bell.ring_on_commit()
+    return len(wishes)
 
 
-def _forget(cursor, entity_type: str, entity_ids: list[uuid.UUID]) -> None:  # type: ignore[no-untyped-def]
+def ask_again(
+    entity: EmbeddedEntity, entity_ids: Sequence[uuid.UUID], *, refresh: bool, priority: Priority = Priority.BACKFILL
+) -> int:
+    """`want` for those who found an embedding out of step, rather than for the write that changes it.
+
+    The texts are read after their embeddings are locked, so they are at least as new as any edit that has asked; rows
+    of a write that is not over are left to that write.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            SELECT entity_id FROM {entity.table} WHERE tenant_id = %s AND slot = %s AND entity_id = ANY(%s)
+            FOR UPDATE SKIP LOCKED
+            """,
+            [current_tenant(), SERVING_SLOT, list(entity_ids)],
+        )
+        texts = entity.load_texts([row[0] for row in cursor.fetchall()])
+        wishes = [Wish(entity_id, text) for entity_id, text in texts.items()]
+        return want(entity, wishes, refresh=refresh, priority=priority)
+
+
+def _forget(cursor: CursorWrapper, entity_type: str, entity_ids: list[uuid.UUID]) -> None:
     if entity_ids:
         cursor.execute(
             "DELETE FROM embeddings_embeddingtask WHERE tenant_id = %s AND entity_type = %s AND entity_id = ANY(%s)",
@@ -148,43 +184,67 @@ def _forget(cursor, entity_type: str, entity_ids: list[uuid.UUID]) -> None:  # t
 
 
 def claim(limit: int) -> list[Task]:
-    """Claims up to `limit` due tasks of all tenants for one lease; needs the worker's login.
+    """Claims up to `limit` due tasks of all tenants for one lease; needs the worker's login. Counts the attempt.
 
-    A task whose worker died is due again when its lease ends. The attempt is counted here.
+    A task whose worker died is due again when its lease ends. It may be what killed the worker, so it is claimed
+    alone: others must not die with it, and be counted, again and again.
     """
-    claim_id = uuid.uuid4()
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            UPDATE embeddings_embeddingtask SET
+            WITH due AS MATERIALIZED (
+                SELECT id, status FROM embeddings_embeddingtask
+                WHERE status <> 'failed' AND next_attempt_at <= now() AND model = %(model)s AND entity_type = ANY(%(types)s)
+                ORDER BY priority, next_attempt_at
+                LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+            ), abandoned AS (
+                SELECT id FROM due WHERE status = 'running' LIMIT 1
+            )
+            UPDATE embeddings_embeddingtask t SET
                 status = 'running', claim_id = %(claim)s, attempts = attempts + 1,
                 next_attempt_at = now() + make_interval(secs => %(lease)s)
-            WHERE id IN (
-                SELECT id FROM embeddings_embeddingtask
-                WHERE status <> 'failed' AND next_attempt_at <= now() AND model = %(model)s
-                ORDER BY priority, next_attempt_at
-                LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+            WHERE id IN (SELECT id FROM abandoned UNION ALL
+                         SELECT id FROM due WHERE NOT EXISTS (SELECT FROM abandoned))
             RETURNING id, tenant_id, entity_type, entity_id, source_hash, attempts, claim_id
             """,
             {
-                "claim": claim_id,
+                "claim": uuid.uuid4(),
                 "lease": settings.EMBEDDING_LEASE,
                 "limit": limit,
                 "model": settings.EMBEDDING_MODEL,
+                "types": [entity.type for entity in registry.all_entities()],
             },
         )
         return [Task(*row) for row in cursor.fetchall()]
 
 
+def extend(tasks: Sequence[Task]) -> None:
+    """The heartbeat: a new lease for the tasks that are still ours."""
+    _change_ours("UPDATE embeddings_embeddingtask SET next_attempt_at = now() + make_interval(secs => %(lease)s)", tasks)
+
+
 def store(entity: EmbeddedEntity, results: Sequence[Embedded]) -> int:
-    """Stores the vectors of tasks that are still ours and still wanted, and deletes those tasks; returns how many.
+    """Stores the vectors of one tenant's tasks that are still ours and still wanted, and deletes those tasks; returns
+    how many.
 
     The compare-and-set is on the embedding's tenant, id, active and source hash, the fence on the task's claim id and
     hash. A result that fails either is dropped without a trace: somebody newer is responsible (EMB-4).
     """
-    with transaction.atomic(), connection.cursor() as cursor:
+    if not results:
+        return 0
+    tenant_id = results[0].task.tenant_id
+    stored = _store(tenant_id, entity, results, "SKIP LOCKED")
+    # A write that is not over may have locked a row: wait for it, holding no other.
+    left = [result for result in results if result.task.entity_id not in stored]
+    return len(stored) + sum(len(_store(tenant_id, entity, [result], "")) for result in left)
+
+
+def _store(
+    tenant_id: uuid.UUID, entity: EmbeddedEntity, results: Sequence[Embedded], if_locked: str
+) -> set[uuid.UUID]:
+    with tenant_context(tenant_id), connection.cursor() as cursor:
         arguments = {
-            "tenant": current_tenant(),
+            "tenant": tenant_id,
             "slot": SERVING_SLOT,
             "model": settings.EMBEDDING_MODEL,
             "entities": [result.task.entity_id for result in results],
@@ -200,18 +260,16 @@ def store(entity: EmbeddedEntity, results: Sequence[Embedded]) -> int:
             JOIN unnest(%(entities)s::uuid[], %(hashes)s::text[]) AS r(entity_id, source_hash)
                 ON e.entity_id = r.entity_id AND e.source_hash = r.source_hash
             WHERE e.tenant_id = %(tenant)s AND e.slot = %(slot)s AND e.active
-            ORDER BY e.entity_id FOR UPDATE OF e
+            FOR UPDATE OF e {if_locked}
             """,
             arguments,
         )
         current = [row[0] for row in cursor.fetchall()]
         cursor.execute(
-            """
+            f"""
             DELETE FROM embeddings_embeddingtask t
-            USING unnest(%(tasks)s::uuid[], %(claims)s::uuid[], %(hashes)s::text[], %(entities)s::uuid[])
-                AS r(id, claim_id, source_hash, entity_id)
-            WHERE t.id = r.id AND t.claim_id = r.claim_id AND t.source_hash = r.source_hash
-                AND r.entity_id = ANY(%(current)s)
+            USING unnest(%(tasks)s::uuid[], %(hashes)s::text[]) AS r(id, source_hash)
+            WHERE t.id IN ({_OURS}) AND t.id = r.id AND t.source_hash = r.source_hash AND t.entity_id = ANY(%(current)s)
             RETURNING t.entity_id
             """,
             {**arguments, "current": current},
@@ -224,24 +282,17 @@ def store(entity: EmbeddedEntity, results: Sequence[Embedded]) -> int:
                 model = %(model)s, truncated = r.truncated, embedded_at = now()
             FROM unnest(%(entities)s::uuid[], %(hashes)s::text[], %(vectors)s::text[], %(truncated)s::bool[])
                 AS r(entity_id, source_hash, vector, truncated)
-            WHERE e.tenant_id = %(tenant)s AND e.slot = %(slot)s AND e.active AND e.entity_id = r.entity_id
-                AND e.source_hash = r.source_hash AND e.entity_id = ANY(%(ours)s)
+            WHERE e.tenant_id = %(tenant)s AND e.slot = %(slot)s AND e.entity_id = r.entity_id
+                AND e.entity_id = ANY(%(ours)s)
             """,
             {**arguments, "ours": ours},
         )
-        return cursor.rowcount
+        return set(ours)
 
 
 def drop(tasks: Sequence[Task]) -> None:
     """Deletes tasks that are still ours but whose entity is gone or inactive: there is nothing to embed."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            DELETE FROM embeddings_embeddingtask t USING unnest(%s::uuid[], %s::uuid[]) AS r(id, claim_id)
-            WHERE t.id = r.id AND t.claim_id = r.claim_id
-            """,
-            [[task.id for task in tasks], [task.claim_id for task in tasks]],
-        )
+    _change_ours("DELETE FROM embeddings_embeddingtask", tasks)
 
 
 def retry_later(task: Task, *, error: str, delay: float) -> None:
@@ -257,19 +308,28 @@ def retry_later(task: Task, *, error: str, delay: float) -> None:
         )
 
 
-def release(tasks: Sequence[Task], *, error: str, delay: float) -> None:
+def release(tasks: Sequence[Task], *, error: str = "", delay: float = 0) -> None:
     """Gives claims back without counting the attempt: the provider's trouble, or our own shutdown (RELIABILITY 15)."""
+    _change_ours(
+        """
+        UPDATE embeddings_embeddingtask SET status = 'pending', claim_id = NULL, last_error = %(error)s,
+            attempts = GREATEST(attempts - 1, 0), next_attempt_at = now() + make_interval(secs => %(delay)s)
+        """,
+        tasks,
+        error=error[:ERROR_LENGTH],
+        delay=delay,
+    )
+
+
+def _change_ours(statement: str, tasks: Sequence[Task], **arguments: object) -> None:
+    if not tasks:
+        return
     with connection.cursor() as cursor:
         cursor.execute(
-            """
-            UPDATE embeddings_embeddingtask t SET status = 'pending', claim_id = NULL, last_error = %(error)s,
-                attempts = GREATEST(t.attempts - 1, 0), next_attempt_at = now() + make_interval(secs => %(delay)s)
-            FROM unnest(%(tasks)s::uuid[], %(claims)s::uuid[]) AS r(id, claim_id)
-            WHERE t.id = r.id AND t.claim_id = r.claim_id
-            """,
+            f"{statement} WHERE id IN ({_OURS})",
             {
-                "error": error[:ERROR_LENGTH],
-                "delay": delay,
+                **arguments,
+                "lease": settings.EMBEDDING_LEASE,
                 "tasks": [task.id for task in tasks],
                 "claims": [task.claim_id for task in tasks],
             },
@@ -307,5 +367,14 @@ def fail(entity: EmbeddedEntity, task: Task, *, error: str) -> None:
 
 def forget(entity_type: str, entity_ids: Sequence[uuid.UUID]) -> None:
     """Deletes the tasks of entities that are being deleted (their embeddings go with the row)."""
+    ids = list(entity_ids)
     with connection.cursor() as cursor:
-        _forget(cursor, entity_type, list(entity_ids))
+        # Their embeddings will be locked anyway; the lock order wants them first.
+        cursor.execute(
+            f"""
+            SELECT FROM {registry.get(entity_type).table} WHERE tenant_id = %s AND entity_id = ANY(%s)
+            ORDER BY entity_id FOR UPDATE
+            """,
+            [current_tenant(), ids],
+        )
+        _forget(cursor, entity_type, ids)

@@ -9,8 +9,7 @@ from django.conf import settings
 from django.db import connection
 
 from embeddings import queue, registry
-from embeddings.models import Priority
-from embeddings.queue import SERVING_SLOT, Wish
+from embeddings.queue import SERVING_SLOT
 from portal.tenancy.context import current_tenant, tenant_context
 
 LIMIT = 1000
@@ -36,13 +35,11 @@ def _requeue_orphans(entity: registry.EmbeddedEntity) -> int:
             SELECT e.entity_id FROM {entity.table} e
             WHERE e.tenant_id = %s AND e.active AND e.slot = %s AND e.status = 'pending' AND NOT EXISTS (
                 SELECT 1 FROM embeddings_embeddingtask t
-                WHERE t.tenant_id = e.tenant_id AND t.entity_type = %s AND t.entity_id = e.entity_id AND t.model = %s)
+                WHERE t.tenant_id = e.tenant_id AND t.entity_type = %s AND t.entity_id = e.entity_id AND t.model = %s
+                    AND t.status <> 'failed')
             ORDER BY e.entity_id LIMIT %s
             """,
             [current_tenant(), SERVING_SLOT, entity.type, settings.EMBEDDING_MODEL, LIMIT],
         )
         ids = [row[0] for row in cursor.fetchall()]
-    if not ids:
-        return 0
-    wishes = [Wish(entity_id, text) for entity_id, text in entity.load_texts(ids).items()]
-    return queue.want(entity, wishes, refresh=True, priority=Priority.BACKFILL)
+    return queue.ask_again(entity, ids, refresh=True)

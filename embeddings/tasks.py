@@ -10,8 +10,9 @@ from embeddings import worker
 
 @shared_task(name="embeddings.tasks.ring", ignore_result=True)
 def ring() -> None:
-    """Somebody committed work."""
-    worker.drain()
+    """Somebody committed work: the loop of this process looks at once (without one, here and now)."""
+    if not worker.wake():
+        worker.drain()
 
 
 @shared_task(name="embeddings.tasks.reconcile", ignore_result=True)

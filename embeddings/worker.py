@@ -11,16 +11,19 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from embeddings import queue, registry
 from embeddings.providers import EmbeddingProvider, ProviderError, Vectors, get_provider
 from embeddings.providers.validation import checked
-from embeddings.queue import Embedded, Task, Wish
+from embeddings.queue import Embedded, Task
+from embeddings.reconcile import reconcile
 from embeddings.registry import EmbeddedEntity
 from embeddings.text import source_hash
 from portal.tenancy.context import tenant_context
@@ -33,16 +36,21 @@ class Circuit:
 
     def __init__(self) -> None:
         self._closed_at = 0.0
+        self.reason = ""
 
-    def open(self, seconds: float) -> None:
-        self._closed_at = time.monotonic() + seconds
+    def open(self, seconds: float, reason: str) -> None:
+        self._closed_at, self.reason = time.monotonic() + seconds, reason
+
+    def close(self) -> None:
+        self._closed_at, self.reason = 0.0, ""
 
     def seconds_left(self) -> float:
         return max(0.0, self._closed_at - time.monotonic())
 
 
 circuit = Circuit()
-_draining = threading.Lock()
+_bell = threading.Event()
+_serving = threading.Event()
 
 
 @dataclass(slots=True)
@@ -55,29 +63,87 @@ class Drained:
     failed: int = 0
 
 
+@dataclass(slots=True)
+class _Run:
+    """One drain while it runs."""
+
+    provider: EmbeddingProvider
+    stop: threading.Event
+    done: Drained = field(default_factory=Drained)
+
+    @property
+    def over(self) -> bool:
+        return self.stop.is_set() or circuit.seconds_left() > 0
+
+
 def drain(*, stop: threading.Event | None = None, batches: int | None = None) -> Drained:
     """Works until no task is due, `stop` is set, the provider is in trouble, or `batches` are done.
 
-    In one process one drain runs at a time; a second call returns at once, as the first finds its work too.
+    Once `stop` is set, the provider call in hand is the last one: its vectors are stored, all other claims given back.
     """
-    done = Drained()
     provider = get_provider()
-    if provider is None or not _draining.acquire(blocking=False):
-        return done
-    try:
-        while not (stop and stop.is_set()) and circuit.seconds_left() == 0 and batches != 0:
-            tasks = queue.claim(settings.EMBEDDING_BATCH_SIZE)
-            if not tasks:
-                break
-            batches = None if batches is None else batches - 1
-            done.claimed += len(tasks)
+    if provider is None:
+        return Drained()
+    run = _Run(provider, stop or threading.Event())
+    while not run.over and batches != 0:
+        tasks = queue.claim(settings.EMBEDDING_BATCH_SIZE)
+        if not tasks:
+            break
+        batches = None if batches is None else batches - 1
+        run.done.claimed += len(tasks)
+        with _heartbeat(tasks):
             for entity, own in _by_tenant_and_entity(tasks):
-                with_texts = _current_texts(entity, own)
-                if with_texts:
-                    _embed_and_store(provider, entity, with_texts, done)
+                try:
+                    _work(run, entity, own)
+                except OperationalError as error:
+                    if not connection.is_usable():
+                        raise
+                    # A write held the rows for longer than our lock_timeout: the lease's end brings the tasks back.
+                    log.warning("%d embedding tasks must wait: %s", len(own), error)
+    return run.done
+
+
+@contextmanager
+def _heartbeat(tasks: Sequence[Task]) -> Iterator[None]:
+    """Renews the lease of what is claimed, from a thread of its own, because the model blocks this one (rule 9)."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(settings.EMBEDDING_LEASE / 3):
+            try:
+                queue.extend(tasks)
+            except DatabaseError as error:
+                log.warning("The lease of %d embedding tasks could not be renewed: %s", len(tasks), error)
+            finally:
+                connection.close()
+
+    thread = threading.Thread(target=beat, name="embedding-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
     finally:
-        _draining.release()
-    return done
+        over.set()
+        thread.join()
+
+
+def _work(run: _Run, entity: EmbeddedEntity, tasks: list[Task]) -> None:
+    """Takes one tenant's tasks of one entity type to their end, whichever that is."""
+    if run.over:
+        _give_back(tasks)
+        return
+    for task in tasks:
+        if task.attempts > settings.EMBEDDING_MAX_ATTEMPTS:
+            # Failures are counted before this; so each attempt must have ended without a word.
+            _fail(run, entity, task, f"The worker ended during each of {settings.EMBEDDING_MAX_ATTEMPTS} attempts.")
+    with_texts = _current_texts(
+        entity, [task for task in tasks if task.attempts <= settings.EMBEDDING_MAX_ATTEMPTS]
+    )
+    if with_texts:
+        _embed_and_store(run, entity, with_texts)
+
+
+def _give_back(tasks: Sequence[Task]) -> None:
+    queue.release(tasks, error=circuit.reason, delay=circuit.seconds_left())
 
 
 def _by_tenant_and_entity(tasks: Sequence[Task]) -> Iterator[tuple[EmbeddedEntity, list[Task]]]:
@@ -90,53 +156,58 @@ def _by_tenant_and_entity(tasks: Sequence[Task]) -> Iterator[tuple[EmbeddedEntit
 
 def _current_texts(entity: EmbeddedEntity, tasks: list[Task]) -> list[tuple[Task, str]]:
     """The texts that the tasks of one tenant ask for, read now. Tasks whose entity is gone or inactive are dropped."""
+    if not tasks:
+        return []
     with tenant_context(tasks[0].tenant_id):
         texts = entity.load_texts([task.entity_id for task in tasks])
-        current: list[tuple[Task, str]] = []
-        gone: list[Task] = []
-        moved: list[Wish] = []
-        for task in tasks:
-            text = texts.get(task.entity_id)
-            if text is None:
-                gone.append(task)
-            elif source_hash(text) == task.source_hash:
-                current.append((task, text))
-            else:
-                # The row was changed without asking, or between claim and now: the newer text is what is wanted.
-                moved.append(Wish(task.entity_id, text))
-        queue.drop(gone)
-        queue.want(entity, moved)
+    current: list[tuple[Task, str]] = []
+    moved: list[UUID] = []
+    for task in tasks:
+        text = texts.get(task.entity_id)
+        if text is not None and source_hash(text) == task.source_hash:
+            current.append((task, text))
+        elif text is not None:
+            moved.append(task.entity_id)
+    queue.drop([task for task in tasks if task.entity_id not in texts])
+    if moved:
+        # Changed between claim and now, and then asked for already; or by a write that forgot to ask.
+        with tenant_context(tasks[0].tenant_id):
+            queue.ask_again(entity, moved, refresh=False)
     return current
 
 
-def _embed_and_store(
-    provider: EmbeddingProvider, entity: EmbeddedEntity, work: list[tuple[Task, str]], done: Drained
-) -> None:
+def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, str]]) -> None:
     """Embeds the texts of one tenant; a batch that fails is halved until the text that is to blame stands alone."""
     tasks = [task for task, _ in work]
+    if run.over:
+        _give_back(tasks)
+        return
     try:
-        vectors = _embed(provider, [text for _, text in work])
+        vectors = _embed(run.provider, [text for _, text in work])
     except ProviderError as error:
         if error.provider_wide:
             pause = error.retry_after or settings.EMBEDDING_CIRCUIT_SECONDS
-            circuit.open(pause)
+            circuit.open(pause, str(error))
             log.warning("The embedding provider is in trouble (%s); trying again in %.0f s.", error, pause)
-            with tenant_context(tasks[0].tenant_id):
-                queue.release(tasks, error=str(error), delay=pause)
+            _give_back(tasks)
         elif len(work) > 1:
             middle = len(work) // 2
-            _embed_and_store(provider, entity, work[:middle], done)
-            _embed_and_store(provider, entity, work[middle:], done)
+            _embed_and_store(run, entity, work[:middle])
+            _embed_and_store(run, entity, work[middle:])
+        elif error.permanent or tasks[0].attempts >= settings.EMBEDDING_MAX_ATTEMPTS:
+            _fail(run, entity, tasks[0], str(error))
         else:
-            _fail_or_retry(entity, tasks[0], error, done)
+            delay = error.retry_after or retry_delay(tasks[0].attempts)
+            queue.retry_later(tasks[0], error=str(error), delay=delay)
         return
-    done.embedded += len(work)
-    results = [
-        Embedded(task, vector, provider.truncates(text))
-        for (task, text), vector in zip(work, vectors, strict=True)
-    ]
-    with tenant_context(tasks[0].tenant_id):
-        done.stored += queue.store(entity, results)
+    run.done.embedded += len(work)
+    run.done.stored += queue.store(
+        entity,
+        [
+            Embedded(task, vector, run.provider.truncates(text))
+            for (task, text), vector in zip(work, vectors, strict=True)
+        ],
+    )
 
 
 def _embed(provider: EmbeddingProvider, texts: list[str]) -> Vectors:
@@ -151,13 +222,10 @@ def _embed(provider: EmbeddingProvider, texts: list[str]) -> Vectors:
     return checked(vectors, len(texts), settings.EMBEDDING_DIMENSION)
 
 
-def _fail_or_retry(entity: EmbeddedEntity, task: Task, error: ProviderError, done: Drained) -> None:
+def _fail(run: _Run, entity: EmbeddedEntity, task: Task, reason: str) -> None:
+    run.done.failed += 1
     with tenant_context(task.tenant_id):
-        if error.permanent or task.attempts >= settings.EMBEDDING_MAX_ATTEMPTS:
-            done.failed += 1
-            queue.fail(entity, task, error=str(error))
-        else:
-            queue.retry_later(task, error=str(error), delay=error.retry_after or retry_delay(task.attempts))
+        queue.fail(entity, task, error=reason)
 
 
 def retry_delay(attempts: int) -> float:
@@ -169,11 +237,28 @@ def retry_delay(attempts: int) -> float:
 
 def serve(stop: threading.Event) -> None:
     """Drains for ever without the broker's help, until `stop` is set: errors are logged, and the loop goes on."""
+    _serving.set()
+    _protected(reconcile)
     while not stop.is_set():
-        try:
-            drain(stop=stop)
-        except Exception:  # a database that restarts must not end the worker
-            log.exception("Draining embedding tasks failed; going on.")
-        finally:
-            connection.close()  # back to the pool, which replaces it if the database went away
-        stop.wait(settings.EMBEDDING_POLL)
+        _bell.clear()
+        _protected(lambda: drain(stop=stop))
+        _bell.wait(settings.EMBEDDING_POLL)
+    _serving.clear()
+
+
+def _protected(step: Callable[[], object]) -> None:
+    try:
+        step()
+    except (OperationalError, InterfaceError) as error:
+        # A database that restarts must not end the worker, nor fill its log.
+        log.warning("The database cannot be reached: %s", " ".join(str(error).split()))
+    except Exception:
+        log.exception("Draining embedding tasks failed; going on.")
+    finally:
+        connection.close()  # back to the pool, which replaces it if the database went away
+
+
+def wake() -> bool:
+    """Ends the pause of this process's `serve`; False if none runs here."""
+    _bell.set()
+    return _serving.is_set()

@@ -6,10 +6,12 @@ import os
 import threading
 from typing import Any
 
-from celery import Celery, bootsteps
+from celery import Celery, bootsteps, signals
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 os.environ.setdefault("PORTAL_DB_ROLE", "worker")
+
+SECONDS_TO_FINISH = 5  # for the provider call in hand when the worker is told to stop; then its lease must run out
 
 app = Celery("portal")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -17,13 +19,14 @@ app.autodiscover_tasks(["embeddings"])
 
 
 class EmbeddingPoll(bootsteps.StartStopStep):
-    """Drains the work table every few seconds in a thread of the worker that consumes `embeddings`.
+    """Drains the work table in a thread of the worker that consumes `embeddings`, at the bell and every few seconds.
 
     It is a step of the worker, not of its consumer, so it starts and goes on while the broker is down or frozen.
     """
 
     def __init__(self, parent: Any, **kwargs: Any) -> None:
         self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
         super().__init__(parent, **kwargs)
 
     def include_if(self, parent: Any) -> bool:
@@ -32,10 +35,21 @@ class EmbeddingPoll(bootsteps.StartStopStep):
     def start(self, parent: Any) -> None:
         from embeddings.worker import serve
 
-        threading.Thread(target=serve, args=[self._stop], name="embedding-poll", daemon=True).start()
+        self._thread = threading.Thread(target=serve, args=[self._stop], name="embedding-poll", daemon=True)
+        self._thread.start()
+        # At the signal itself, as Celery may be long about its end while it waits for a broker.
+        signals.worker_shutting_down.connect(self._end)
 
     def stop(self, parent: Any) -> None:
+        self._end()
+        if self._thread is not None:
+            self._thread.join(SECONDS_TO_FINISH)
+
+    def _end(self, **_: Any) -> None:
+        from embeddings.worker import wake
+
         self._stop.set()
+        wake()
 
 
 app.steps["worker"].add(EmbeddingPoll)

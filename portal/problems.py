@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
+from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
+from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions, status
 from rest_framework.response import Response
-from rest_framework.views import set_rollback
 
 log = logging.getLogger("portal.api")
 
@@ -84,16 +85,32 @@ def _flat(detail: Any, pointer: str = "") -> list[dict[str, str]]:
     return [{"code": getattr(detail, "code", "invalid"), "detail": str(detail), "pointer": pointer or "/"}]
 
 
+def _as_api_exception(error: Exception) -> Exception:
+    """What Django and the database raise for a request that cannot be served, in DRF's terms."""
+    if isinstance(error, Http404):
+        return exceptions.NotFound("There is no such thing here.")
+    if isinstance(error, DjangoPermissionDenied):
+        return exceptions.PermissionDenied()
+    if isinstance(error, RequestDataTooBig):
+        return Problem(413, "The body is too large.")
+    if isinstance(error, SuspiciousOperation):
+        return exceptions.ParseError("This request cannot be read.")
+    if isinstance(error, DataError):
+        # The net under the checks at the edge: a value that PostgreSQL has no room for is the caller's mistake.
+        log.warning("The database refused a value: %s", error)
+        return exceptions.ParseError("A value in this request cannot be looked up or stored.")
+    if isinstance(error, OperationalError | InterfaceError):
+        log.error("The database did not answer: %s", error)
+        return Problem(503, "The database did not answer in time. Try again in a moment.")
+    return error
+
+
 def problem_response(error: Exception, context: dict[str, Any]) -> Response | None:
     """DRF's exception handler. None leaves an unexpected error to Django, and ApiProblemMiddleware to its 500."""
     request = context["request"]
-    if isinstance(error, Http404):
-        error = exceptions.NotFound("There is no such thing here.")
-    elif isinstance(error, DjangoPermissionDenied):
-        error = exceptions.PermissionDenied()
+    error = _as_api_exception(error)
     if not isinstance(error, exceptions.APIException):
         return None
-    set_rollback()
     code = error.status_code
     headers = {}
     if getattr(error, "auth_header", None):
@@ -112,18 +129,23 @@ def problem_response(error: Exception, context: dict[str, Any]) -> Response | No
 
 
 class ApiProblemMiddleware:
-    """Gives /api/ answers their request id, and what is raised outside of DRF (404, 405, 413, 500) the same shape."""
+    """Gives /api/ answers their request id, and what is raised outside of DRF (400, 404, 500) the same shape."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self.get_response(request)
         if not request.path.startswith("/api/"):
-            return response
+            return self.get_response(request)
+        if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
+            # No text of ours holds NUL, and PostgreSQL refuses to look for one.
+            response = HttpResponse(status=status.HTTP_400_BAD_REQUEST)
+        else:
+            response = self.get_response(request)
         if response.status_code >= status.HTTP_400_BAD_REQUEST and "json" not in response.get("Content-Type", ""):
             title = TITLES.get(response.status_code, "error")
             detail = {
+                400: "This request cannot be read.",
                 404: "There is no such address in this API.",
                 500: "Something went wrong here. The request id finds it in the log.",
             }.get(response.status_code, response.reason_phrase)

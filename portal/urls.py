@@ -11,4 +11,11 @@ urlpatterns = [
     path("livez", health.livez),
     path("readyz", health.readyz),
     path("admin/", admin.site.urls),
+    path("api/v1/", include("tools.api.urls")),
+    path("", include("tools.web.urls")),
 ]
+
+handler400 = "tools.web.errors.bad_request"
+handler403 = "tools.web.errors.permission_denied"
+handler404 = "tools.web.errors.not_found"
+handler500 = "tools.web.errors.server_error"

@@ -18,7 +18,6 @@ from tools.search.text import ToolText, embedding_source_text, keyword_text
 def tool_text(tool: Tool) -> ToolText:
     """The parts of a tool that carry meaning (EMB-1): never ids, users or times."""
     endpoint = tool.endpoint
-    routing = endpoint.metadata.get("routing", {}) if endpoint else {}
     return ToolText(
         name=tool.name,
         description=tool.description,
@@ -35,17 +34,51 @@ def tool_text(tool: Tool) -> ToolText:
         parameters=tuple(_parameters(tool.parameters)),
         use_cases=tuple(tool.use_cases),
         imported_description=endpoint.description if endpoint else "",
-        semantic_keywords=tuple(str(word) for word in routing.get("semanticKeywords", ())),
+        semantic_keywords=tuple(_keywords(tool)),
     )
 
 
-def _parameters(schema: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
+def _keywords(tool: Tool) -> Iterable[str]:
+    """The source's own keywords, and the operation's name as written where making it legal took words away."""
+    if tool.endpoint is None:
         return
-    for name, described in properties.items():
-        text = described.get("description") if isinstance(described, dict) else None
-        yield name, text if isinstance(text, str) else ""
+    for word in tool.endpoint.metadata.get("routing", {}).get("semanticKeywords", ()):
+        yield str(word)
+    written = str(tool.endpoint.metadata.get("operation_id") or "")
+    if _letters(written) != _letters(tool.endpoint.name):
+        yield written
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _parameters(schema: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Names and descriptions of the inputs; those of a JSON body stand one level down, perhaps behind a reference."""
+    definitions = schema.get("$defs") or {}
+    for name, described in _properties(schema, definitions):
+        yield name, _description(described)
+        if name == "body":
+            for inner, inner_described in _properties(described, definitions):
+                yield inner, _description(inner_described)
+
+
+def _properties(schema: Any, definitions: Mapping[str, Any], depth: int = 3) -> Iterable[tuple[str, Any]]:
+    if not isinstance(schema, dict) or depth == 0:
+        return
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        yield from _properties(definitions.get(reference.removeprefix("#/$defs/")), definitions, depth - 1)
+    for part in schema.get("allOf") or ():
+        yield from _properties(part, definitions, depth - 1)
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        yield from properties.items()
+
+
+def _description(described: Any) -> str:
+    text = described.get("description") if isinstance(described, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 def source_text(tool: Tool) -> str:

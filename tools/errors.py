@@ -28,6 +28,10 @@ class NameTaken(CatalogueError):
     """A unique name is in use."""
 
 
+class ManagedBySource(CatalogueError):
+    """The row follows its source, which would undo the write."""
+
+
 class Invalid(CatalogueError):
     """A value is not allowed. `errors` maps field names to sentences."""
 
@@ -43,21 +47,22 @@ class Busy(CatalogueError):
         super().__init__("Another write, such as a sync, is changing this right now. Try again in a moment.")
 
 
+# PostgreSQL's codes for: a lock was not to be had in time, a deadlock, a statement was cut off.
+_BUSY = {"55P03", "40P01", "57014"}
 # The one place where a constraint's name becomes a sentence.
-_SENTENCES = {
+_SENTENCES: dict[str, tuple[type[CatalogueError], str]] = {
     "tool_id_once": (NameTaken, "A tool with this tool_id exists in this namespace (perhaps inactive)."),
     "source_slug_once": (NameTaken, "A source with this name exists."),
-    "override_once": (Busy, ""),
 }
 
 
 def translated(error: IntegrityError | OperationalError) -> CatalogueError | None:
     """The domain's error for a violated constraint or a lock that was not to be had; None for anything else."""
-    diagnostic = getattr(error.__cause__, "diag", None)
-    if getattr(error.__cause__, "sqlstate", None) == "55P03":  # lock_not_available: lock_timeout
+    if getattr(error.__cause__, "sqlstate", None) in _BUSY:
         return Busy()
+    diagnostic = getattr(error.__cause__, "diag", None)
     found = _SENTENCES.get(getattr(diagnostic, "constraint_name", None) or "")
     if found is None:
         return None
     kind, sentence = found
-    return kind(sentence) if sentence else Busy()
+    return kind(sentence)

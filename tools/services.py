@@ -19,8 +19,9 @@ from django.db.models.functions import Now
 from embeddings import queue
 from embeddings.models import Priority
 from embeddings.queue import Wish
+from portal.bodies import unstorable
 from tools import embedding
-from tools.errors import CatalogueError, Invalid, StaleVersion, translated
+from tools.errors import Invalid, ManagedBySource, StaleVersion, translated
 from tools.models import OVERRIDABLE_FIELDS, DescriptionSource, ManualOverride, Source, Tool
 
 # What a person may set; everything else is identity, bookkeeping or another service's.
@@ -52,7 +53,7 @@ def create_tool(*, actor: str, **fields: Any) -> Tool:
     if unknown:
         raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
     tool = Tool(**fields, updated_by=actor)
-    _validate(tool)
+    _validate(tool, fields)
     with catalogue_write(actor):
         tool.search_text = embedding.search_text(tool)
         tool.save(force_insert=True)
@@ -78,11 +79,11 @@ def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, Any], 
             return tool
         for name, value in changed.items():
             setattr(tool, name, value)
-        _validate(tool)
+        _validate(tool, changed)
         if tool.endpoint is not None and not (tool.source and tool.source.sync_wins):
             _record_overrides(tool, changed, actor)
-        if "description" in changed and tool.endpoint is None:
-            tool.description_source = DescriptionSource.MANUAL
+        if "description" in changed:
+            tool.description_source = _description_source(tool)
         _save(tool, {*changed, "description_source"}, actor)
     return tool
 
@@ -104,22 +105,36 @@ def keep_override(*, pk: UUID, field: str, actor: str) -> None:
     """The operator has seen that the imported text moved on, and keeps their own."""
     with catalogue_write(actor):
         tool = _locked(pk)
-        ManualOverride.objects.filter(tool_id=pk, field=field).update(
-            imported_value=embedding.imported_value(tool, field)
-        )
+        if tool.endpoint is not None:
+            ManualOverride.objects.filter(tool_id=pk, field=field).update(
+                imported_value=embedding.imported_value(tool, field)
+            )
 
 
-def delete_tool(*, pk: UUID, actor: str) -> None:
-    """Removes a tool with its vectors and tasks; its history stays. An endpoint-backed tool is deactivated instead,
-    because the next sync would only bring it back."""
+def delete_tool(*, pk: UUID, actor: str, expected_version: int | None = None) -> None:
+    """Removes a tool with its vectors and tasks; its history stays. Raises StaleVersion, and ManagedBySource for an
+    endpoint-backed one, which is deactivated instead, because the next sync would only bring it back."""
     with catalogue_write(actor):
         tool = _locked(pk)
+        if expected_version is not None and tool.version != expected_version:
+            raise StaleVersion(tool)
         if tool.endpoint_id is not None:
-            raise CatalogueError(
+            raise ManagedBySource(
                 f"{tool.name} comes from the source {tool.source}, whose next sync would bring it back. Deactivate it instead."
             )
         queue.forget(embedding.ENTITY.type, [pk])
         tool.delete()
+
+
+def set_sync_wins(*, pk: UUID, sync_wins: bool, actor: str) -> Source:
+    """Decides whether later imports of the source overwrite what people edited (SYN-5). Raises Source.DoesNotExist."""
+    with catalogue_write(actor):
+        source: Source = Source.objects.select_for_update().get(pk=pk)
+        if source.sync_wins != sync_wins:
+            source.sync_wins = sync_wins
+            source.updated_at = Now()
+            source.save(update_fields=["sync_wins", "updated_at"])
+    return source
 
 
 def delete_source(*, pk: UUID, actor: str) -> int:
@@ -134,10 +149,12 @@ def delete_source(*, pk: UUID, actor: str) -> int:
 
 def refresh_embeddings(*, pks: Iterable[UUID]) -> int:
     """Asks for new vectors of these tools (Refresh Embedding); returns how many have a task now. Safe to repeat."""
-    with transaction.atomic():
+    with catalogue_write("Refresh Embedding"):
+        # Locked, because an edit in between would leave the embedding waiting for a text that is gone.
         tools = list(
-            Tool.objects.filter(pk__in=list(pks), active=True).select_related("endpoint", "source").order_by("pk")
-        )
+            Tool.objects.filter(pk__in=list(pks), active=True)
+            .order_by("pk").select_for_update().prefetch_related("endpoint", "source")
+        )  # fmt: skip
         return put_in_step(tools, refresh=True)
 
 
@@ -152,12 +169,16 @@ def put_in_step(tools: Sequence[Tool], *, refresh: bool = False, priority: Prior
 
 
 def _locked(pk: UUID) -> Tool:
-    # `of` keeps the endpoint and source unlocked: an edit must not wait for a sync of other tools of the same source.
-    tool: Tool = Tool.objects.select_related("endpoint", "source").select_for_update(of=("self",)).get(pk=pk)
+    # Without a join to endpoint and source: whoever waited for a sync here must read them anew, not as they were before.
+    tool: Tool = Tool.objects.select_for_update().get(pk=pk)
     return tool
 
 
-def _validate(tool: Tool) -> None:
+def _validate(tool: Tool, given: Mapping[str, Any]) -> None:
+    """Every door comes through here: a NUL in a form's JSON is refused like one in a body of the API."""
+    reasons = {name: unstorable(value) for name, value in given.items()}
+    if unfit := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
+        raise Invalid(unfit)
     try:
         tool.clean_fields(exclude=["tenant", "source", "endpoint"])
         _check_schema(tool)
@@ -188,10 +209,11 @@ def _record_overrides(tool: Tool, changed: Mapping[str, Any], actor: str) -> Non
                     "value": changed[field], "imported_value": imported, "made_by": actor, "made_at": Now(),
                 },
             )  # fmt: skip
-        if field == "description":
-            tool.description_source = (
-                DescriptionSource.ENDPOINT_SYNC if changed[field] == imported else DescriptionSource.MANUAL
-            )
+
+
+def _description_source(tool: Tool) -> DescriptionSource:
+    imported = tool.endpoint is not None and tool.description == embedding.imported_value(tool, "description")
+    return DescriptionSource.ENDPOINT_SYNC if imported else DescriptionSource.MANUAL
 
 
 def _save(tool: Tool, fields: set[str], actor: str) -> None:

@@ -89,7 +89,11 @@ def down(root: Path) -> None:
     """End the `make up` of this folder and return when it has ended."""
     path = root / ".portal" / UP_LOCK
     asked, deadline = 0, time.monotonic() + DOWN_SECONDS
-    while path.exists() and (free := lock(path, wait=False)) is None:
+    while path.exists():
+        free = lock(path, wait=False)
+        if free is not None:
+            free.close()
+            break
         pid = int(path.read_text(encoding="utf-8") or 0)  # empty for a moment while it starts
         if pid and pid != asked:
             os.kill(pid, signal.SIGTERM)
@@ -97,8 +101,6 @@ def down(root: Path) -> None:
         if time.monotonic() > deadline:
             raise ServiceError(f"Process {pid} did not end within {DOWN_SECONDS} s; end it with: kill -9 {pid}")
         time.sleep(POLL_SECONDS)
-    if path.exists() and free:
-        free.close()
     say("Stopped." if asked else "Tool Portal does not run in this folder.")
 
 

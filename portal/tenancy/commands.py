@@ -24,7 +24,7 @@ class PortalCommand(BaseCommand):
         try:
             code = self.run(**options) or DONE
         except OperationalError as error:
-            self.stop(DEPENDENCY_DOWN, f"The database cannot be reached: {str(error).strip().splitlines()[0]}")
+            self.stop(DEPENDENCY_DOWN, f"The database does not answer: {str(error).strip().splitlines()[0]}")
         if code:
             sys.exit(code)
 

@@ -31,26 +31,30 @@ def current_tenant() -> UUID:
     return tenant
 
 
-def _tell_database(tenant_id: UUID) -> None:
+def _tell_database(tenant_id: UUID | None) -> None:
     with connection.cursor() as cursor:
-        # Transaction-local, because a session setting would survive in the connection pool.
-        cursor.execute("SELECT set_config('portal.tenant', %s, true)", [str(tenant_id)])
+        # Transaction-local, because a session setting would survive in the connection pool. Policies cast it to uuid,
+        # so that the empty text of no tenant is an error like a setting that was never made.
+        cursor.execute("SELECT set_config('portal.tenant', %s, true)", [str(tenant_id or "")])
 
 
 @contextmanager
 def tenant_context(tenant_id: UUID) -> Iterator[None]:
     """Opens a transaction in which `tenant_id` is the only tenant that exists; nests, and restores the outer one.
 
-    An exception rolls the (inner) transaction back, and PostgreSQL then restores the setting by itself.
+    An exception rolls the (inner) transaction back, and PostgreSQL then restores the setting by itself, as it does at
+    the end of the transaction; only a block that ends well inside of another transaction must put it back.
     """
-    outer = _tenant.get()
+    outer, nested = _tenant.get(), connection.in_atomic_block
+    # A thread may inherit the variable, but never the transaction in which the database was told.
+    told = nested and outer == tenant_id
     with transaction.atomic():
         token = _tenant.set(tenant_id)
         try:
-            if outer != tenant_id:
+            if not told:
                 _tell_database(tenant_id)
             yield
         finally:
             _tenant.reset(token)
-        if outer is not None and outer != tenant_id:
-            _tell_database(outer)
+    if nested and not told:
+        _tell_database(outer)

@@ -15,6 +15,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from portal.tenancy.context import current_tenant
@@ -72,10 +74,13 @@ def create_api_key(
     max_sensitivity: str = Sensitivity.RESTRICTED,
     expires_in: timedelta | None = None,
 ) -> tuple[ApiKey, str]:
-    """Stores a new key in the current tenant; returns the row and the secret, which is not kept."""
+    """Stores a new key in the current tenant; returns the row and the secret, which is not kept.
+
+    Raises ValidationError for a name, scope or sensitivity that there cannot be, and for a name that is taken.
+    """
     secret = generate()
-    expires_at: datetime | None = timezone.now() + expires_in if expires_in else None
-    row = ApiKey.objects.create(
+    expires_at: datetime | None = timezone.now() + expires_in if expires_in is not None else None
+    row = ApiKey(
         tenant_id=current_tenant(),
         name=name,
         prefix=secret[:8],
@@ -84,6 +89,8 @@ def create_api_key(
         max_sensitivity=max_sensitivity,
         expires_at=expires_at,
     )
+    row.full_clean()
+    row.save(force_insert=True)
     return row, secret
 
 
@@ -101,6 +108,10 @@ def find_caller(key: str) -> Caller | None:
 
 
 def note_use(caller: Caller) -> None:
-    """Records that the key is in use, at most once a minute, inside the caller's tenant_context."""
-    if caller.use_is_stale:
-        ApiKey.objects.filter(pk=caller.key_id).update(last_used_at=timezone.now())
+    """Records that the key is in use, at most once a minute, inside the caller's tenant_context.
+
+    Of requests at one moment one writes; none waits, since who edits the key must not hold up who uses it.
+    """
+    stale = Q(last_used_at=None) | Q(last_used_at__lt=Now() - timedelta(minutes=1))
+    free = ApiKey.objects.filter(stale, pk=caller.key_id).select_for_update(skip_locked=True)
+    ApiKey.objects.filter(pk__in=free.values("pk")).update(last_used_at=Now())

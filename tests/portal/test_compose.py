@@ -59,12 +59,17 @@ def test_dependencies_exist_and_have_what_is_waited_for(services: dict[str, Any]
             if how["condition"] == "service_healthy":
                 assert "healthcheck" in services[wanted]
             else:
-                assert (how["condition"], services[wanted]["restart"]) == ("service_completed_successfully", "no")
+                assert (how["condition"], services[wanted]["restart"]) == (
+                    "service_completed_successfully",
+                    "no",
+                )
 
 
 def test_no_secret_has_a_value_of_its_own() -> None:
     """Every password comes from the environment, and compose refuses to start without it."""
-    text = "\n".join(line for line in COMPOSE.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    text = "\n".join(
+        line for line in COMPOSE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
+    )
     for name in SECRETS:
         uses = re.findall(r"(?<!\$)\$\{" + name + r"([^}]*)\}", text)
         assert uses
@@ -82,7 +87,11 @@ def test_composes_own_client_accepts_it() -> None:
         pytest.skip("No docker compose client is installed here.")
     environment = dict.fromkeys(SECRETS, "x") | {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     checked = subprocess.run(
-        [*command, "-f", str(COMPOSE), "config", "--quiet"], env=environment, capture_output=True, text=True, check=False
+        [*command, "-f", str(COMPOSE), "config", "--quiet"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert checked.returncode == 0, checked.stderr
 

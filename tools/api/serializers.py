@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from rest_framework import serializers
 
+from portal.bodies import too_large
+from tools.api.pages import refuse_unknown
 from tools.models import Tool
 from tools.search.query import DEFAULT_TOP_K, FILTER_NAMES, MAX_QUERY_LENGTH, MAX_TOP_K, SearchFilters, SearchQuery
 
@@ -42,21 +45,35 @@ class SearchSerializer(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, dict):
             raise serializers.ValidationError("Send a JSON object.")
-        flat = {**data, **data["filters"]} if isinstance(data.get("filters"), dict) else dict(data)
-        if isinstance(data.get("filters"), dict):
-            flat.pop("filters")
-        flat = {ALIASES.get(name, name): value for name, value in flat.items()}
-        unknown = sorted(set(flat) - set(self.fields))
-        if unknown:
-            raise serializers.ValidationError(
-                {name: f"There is no such parameter. Known: {', '.join(self.fields)}." for name in unknown}
-            )
+        flat = {ALIASES.get(name, name): value for name, value in data.items()}
+        if isinstance(flat.get("filters"), dict):
+            inside = {ALIASES.get(name, name): value for name, value in flat.pop("filters").items()}
+            refuse_unknown(inside, FILTER_NAMES)
+            flat |= inside
+        refuse_unknown(flat, self.fields)
         return super().to_internal_value(flat)
 
     def to_query(self) -> SearchQuery:
         data = self.validated_data
         filters = {name: tuple(data[name]) for name in FILTER_NAMES if name in data}
         return SearchQuery(text=data["query"], top_k=data["top_k"], filters=SearchFilters(**filters))
+
+
+class ImportSerializer(serializers.Serializer[Any]):
+    """The upload of an OpenAPI document as a form."""
+
+    document = serializers.FileField()
+    source = serializers.CharField(max_length=100, default="", allow_blank=True)
+    dry_run = serializers.BooleanField(default=False)
+
+    def to_internal_value(self, data: Any) -> Any:
+        refuse_unknown(data, self.fields)
+        return super().to_internal_value(data)
+
+    def validate_document(self, document: Any) -> Any:
+        if document.size > settings.DOCUMENT_MAX_BYTES:
+            raise too_large(settings.DOCUMENT_MAX_BYTES)
+        return document
 
 
 class ToolSerializer(serializers.ModelSerializer[Tool]):
@@ -92,9 +109,8 @@ class ToolChangeSerializer(serializers.ModelSerializer[Tool]):
         )  # fmt: skip
 
     def to_internal_value(self, data: Any) -> Any:
-        unknown = sorted(set(data) - set(self.fields)) if isinstance(data, dict) else []
-        if unknown:
-            raise serializers.ValidationError({name: "This field cannot be set." for name in unknown})
+        if isinstance(data, dict):
+            refuse_unknown(data, self.fields)
         return super().to_internal_value(data)
 
 

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
-from django.db.models import QuerySet
-from rest_framework.exceptions import NotFound
-from rest_framework.pagination import CursorPagination
-from rest_framework.parsers import JSONParser, MultiPartParser
+from django.db.models import Prefetch, QuerySet
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from embeddings.queue import SERVING_SLOT
+from portal.bodies import DocumentForm
 from portal.problems import Problem
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import Caller
 from portal.tenancy.models import Scope, Sensitivity
 from tools import services
-from tools.api.serializers import NewToolSerializer, SearchSerializer, ToolChangeSerializer, ToolSerializer
-from tools.errors import Busy, CatalogueError, Invalid, NameTaken, StaleVersion
+from tools.api.pages import ToolPages, refuse_unknown
+from tools.api.serializers import (
+    ImportSerializer,
+    NewToolSerializer,
+    SearchSerializer,
+    ToolChangeSerializer,
+    ToolSerializer,
+)
+from tools.errors import Busy, CatalogueError, Invalid, ManagedBySource, NameTaken, StaleVersion
 from tools.filters import ToolFilter
 from tools.imports.service import import_openapi
 from tools.imports.specs import DocumentRefused
-from tools.models import Source, Tool
-from tools.search.query import SearchFilters, SearchQuery
+from tools.models import Source, Tool, ToolEmbedding, Visibility
+from tools.search.query import SearchQuery
 from tools.search.service import search
 
 
@@ -33,26 +41,42 @@ def caller_of(request: Request) -> Caller:
 
 
 def visible_tools(caller: Caller) -> QuerySet[Tool]:
-    """The tools that this key may see one by one, with what a full answer needs."""
-    tools: QuerySet[Tool] = Tool.objects.select_related("source").prefetch_related("embeddings")
-    return tools.filter(sensitivity__in=Sensitivity.up_to(caller.max_sensitivity))
+    """The tools that this key may see one by one, with what a full answer needs; private ones only if it may edit."""
+    serving = ToolEmbedding.objects.filter(slot=SERVING_SLOT).defer("vector")
+    tools: QuerySet[Tool] = Tool.objects.select_related("source").prefetch_related(Prefetch("embeddings", serving))
+    tools = tools.filter(sensitivity__in=Sensitivity.up_to(caller.max_sensitivity))
+    return tools if _may_edit(caller) else tools.exclude(visibility=Visibility.PRIVATE)
 
 
 def find_tool(caller: Caller, ref: str, namespace: str) -> Tool:
     """By UUID, or by tool_id within the namespace. A foreign and an unknown one give the same 404."""
+    tool = None
     try:
-        wanted: dict[str, Any] = {"pk": UUID(ref)}
+        tool = visible_tools(caller).filter(pk=UUID(ref)).first()
     except ValueError:
-        wanted = {"tool_id": ref, "namespace": namespace}
-    tool = visible_tools(caller).filter(**wanted).first()
+        pass
+    # A tool_id may look like a UUID, too.
+    tool = tool or visible_tools(caller).filter(tool_id=ref, namespace=namespace).first()
     if tool is None:
         raise NotFound(f"There is no tool {ref!r} here.")
     return tool
 
 
+def _may_edit(caller: Caller) -> bool:
+    return bool(caller.scopes & {Scope.TOOLS_WRITE, Scope.ADMIN})
+
+
+def _namespace(request: Request) -> str:
+    return str(request.query_params.get("namespace", "public"))
+
+
+def _etag(tool: Tool) -> str:
+    return f'"v{tool.version}"'
+
+
 def as_problem(error: CatalogueError) -> Problem:
     if isinstance(error, StaleVersion):
-        return Problem(412, str(error), current_etag=f'"v{error.current.version}"')
+        return Problem(412, str(error), current_etag=_etag(error.current))
     if isinstance(error, Invalid):
         entries = [
             {"code": "invalid", "detail": text, "pointer": f"/{field}"}
@@ -62,6 +86,8 @@ def as_problem(error: CatalogueError) -> Problem:
         return Problem(422, str(error), code="validation_error", errors=entries)
     if isinstance(error, NameTaken):
         return Problem(409, str(error), code="name_taken")
+    if isinstance(error, ManagedBySource):
+        return Problem(409, str(error), code="managed_by_source")
     return Problem(409, str(error), code="busy" if isinstance(error, Busy) else "conflict")
 
 
@@ -83,8 +109,8 @@ class SearchView(APIView):
         serializer = SearchSerializer(data=data)
         serializer.is_valid(raise_exception=True)
         caller = caller_of(request)
-        query = _within_rights(serializer.to_query(), caller)
-        answer = search(caller.tenant_id, query)
+        asked = serializer.to_query()
+        answer = search(caller.tenant_id, _within_rights(asked, caller))
         body = {
             "query": answer.query.text,
             "results": [
@@ -103,9 +129,7 @@ class SearchView(APIView):
                 "degraded": list(answer.degraded),
                 "reranked": False,
                 "used_llm_rerank": False,
-                "filters_applied": {
-                    name: value for name, value in serializer.to_query().filters.applied().items()
-                },
+                "filters_applied": asked.filters.applied(),
                 "took_ms": answer.took_ms,
                 "search_id": answer.search_id,
             },
@@ -121,8 +145,7 @@ def _within_rights(query: SearchQuery, caller: Caller) -> SearchQuery:
         return query
     asked = query.filters.sensitivity
     narrowed = tuple(one for one in allowed if asked is None or one in asked)
-    values = {name: getattr(query.filters, name) for name in SearchFilters.__slots__}
-    return SearchQuery(query.text, query.top_k, SearchFilters(**{**values, "sensitivity": narrowed}))
+    return replace(query, filters=replace(query.filters, sensitivity=narrowed))
 
 
 def _brief(row: dict[str, Any]) -> dict[str, Any]:
@@ -146,13 +169,6 @@ def _brief(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class ToolPages(CursorPagination):
-    page_size = 20
-    page_size_query_param = "limit"
-    max_page_size = 100
-    ordering = ("name", "id")
-
-
 class ToolListView(APIView):
     """The catalogue, page by page; and tools written by hand."""
 
@@ -160,10 +176,14 @@ class ToolListView(APIView):
 
     def get(self, request: Request) -> Response:
         caller = caller_of(request)
+        refuse_unknown(request.query_params, {*ToolFilter.base_filters, *ToolPages.PARAMETERS})
         with tenant_context(caller.tenant_id):
-            filtered = ToolFilter(request.query_params, visible_tools(caller).filter(active=True))
-            if not filtered.form.is_valid():
-                raise Problem(400, str(filtered.errors.as_text()), code="validation_error")
+            tools = visible_tools(caller).filter(active=True)
+            if not _may_edit(caller):
+                tools = tools.filter(visibility=Visibility.PUBLIC)
+            filtered = ToolFilter(request.query_params, tools)
+            if not filtered.is_valid():
+                raise ValidationError(filtered.errors)
             pages = ToolPages()
             rows = pages.paginate_queryset(filtered.qs, request, view=self)
             return pages.get_paginated_response(ToolSerializer(rows, many=True).data)
@@ -178,9 +198,7 @@ class ToolListView(APIView):
             except CatalogueError as error:
                 raise as_problem(error) from error
             body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
-        return Response(
-            body, status=201, headers={"Location": f"/api/v1/tools/{tool.pk}", "ETag": f'"v{tool.version}"'}
-        )
+        return Response(body, status=201, headers={"Location": f"/api/v1/tools/{tool.pk}", "ETag": _etag(tool)})
 
 
 class ToolView(APIView):
@@ -191,14 +209,14 @@ class ToolView(APIView):
     def get(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
         with tenant_context(caller.tenant_id):
-            tool = find_tool(caller, ref, request.query_params.get("namespace", "public"))
-            return Response(ToolSerializer(tool).data, headers={"ETag": f'"v{tool.version}"'})
+            tool = find_tool(caller, ref, _namespace(request))
+            return Response(ToolSerializer(tool).data, headers={"ETag": _etag(tool)})
 
     def patch(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
         version = _expected_version(request)
         with tenant_context(caller.tenant_id):
-            tool = find_tool(caller, ref, request.query_params.get("namespace", "public"))
+            tool = find_tool(caller, ref, _namespace(request))
             serializer = ToolChangeSerializer(tool, data=request.data, partial=True)
             serializer.is_valid(raise_exception=True)
             try:
@@ -208,19 +226,17 @@ class ToolView(APIView):
             except CatalogueError as error:
                 raise as_problem(error) from error
             body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
-        return Response(body, headers={"ETag": f'"v{tool.version}"'})
+        return Response(body, headers={"ETag": _etag(tool)})
 
     def delete(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
         version = _expected_version(request)
         with tenant_context(caller.tenant_id):
-            tool = find_tool(caller, ref, request.query_params.get("namespace", "public"))
-            if tool.version != version:
-                raise as_problem(StaleVersion(tool))
+            tool = find_tool(caller, ref, _namespace(request))
             try:
-                services.delete_tool(pk=tool.pk, actor=_actor(caller))
+                services.delete_tool(pk=tool.pk, actor=_actor(caller), expected_version=version)
             except CatalogueError as error:
-                raise Problem(409, str(error), code="managed_by_source") from error
+                raise as_problem(error) from error
         return Response(status=204)
 
 
@@ -232,7 +248,7 @@ class EmbeddingView(APIView):
     def get(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
         with tenant_context(caller.tenant_id):
-            tool = find_tool(caller, ref, request.query_params.get("namespace", "public"))
+            tool = find_tool(caller, ref, _namespace(request))
             return Response(embedding_state(tool))
 
 
@@ -244,8 +260,12 @@ class EmbeddingRefreshView(APIView):
     def post(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
         with tenant_context(caller.tenant_id):
-            tool = find_tool(caller, ref, request.query_params.get("namespace", "public"))
-            if not services.refresh_embeddings(pks=[tool.pk]):
+            tool = find_tool(caller, ref, _namespace(request))
+            try:
+                queued = services.refresh_embeddings(pks=[tool.pk])
+            except CatalogueError as error:
+                raise as_problem(error) from error
+            if not queued:
                 raise Problem(409, "This tool has nothing to embed, is inactive, or embedding is disabled.")
             tool = find_tool(caller, str(tool.pk), "")
             return Response(embedding_state(tool), status=202)
@@ -271,7 +291,7 @@ class SourceListView(APIView):
     """The sources of the catalogue; and the import of an OpenAPI document as a file upload."""
 
     required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.SOURCES_WRITE}
-    parser_classes = (JSONParser, MultiPartParser)
+    parser_classes = (DocumentForm,)
 
     def get(self, request: Request) -> Response:
         with tenant_context(caller_of(request).tenant_id):
@@ -280,17 +300,17 @@ class SourceListView(APIView):
 
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
-        upload = request.FILES.get("document")
-        if upload is None:
-            raise Problem(400, "Send the document as the file field `document` (multipart/form-data).")
+        serializer = ImportSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        given = serializer.validated_data
         try:
             report = import_openapi(
                 tenant_id=caller.tenant_id,
-                raw=upload.read(),
-                name=upload.name,
-                slug=str(request.data.get("source", "")),
+                raw=given["document"].read(),
+                name=given["document"].name,
+                slug=given["source"],
                 actor=_actor(caller),
-                dry_run=str(request.data.get("dry_run", "")).lower() in {"1", "true"},
+                dry_run=given["dry_run"],
             )
         except DocumentRefused as error:
             raise Problem(422, str(error), code="invalid_source_document") from error
@@ -302,7 +322,7 @@ class SourceListView(APIView):
 class MeView(APIView):
     """Which key is this, and what may it do."""
 
-    required_scope = Scope.SEARCH_READ
+    required_scope = None
 
     def get(self, request: Request) -> Response:
         caller = caller_of(request)

@@ -20,7 +20,7 @@ from tools.imports.specs import EndpointSpec, ParsedDocument
 from tools.models import Endpoint, ManualOverride, Source, SourceDocument, SourceKind, Tool
 from tools.models.tool import TOOL_ID_LENGTH
 
-CHUNK = 500
+CHUNK = 200
 
 
 @dataclass(slots=True)
@@ -75,6 +75,8 @@ def apply_document(
         with services.catalogue_write(actor):
             # One import of a source at a time; a second waits as long as a save would and is then told so.
             with connection.cursor() as cursor:
+                # A thousand tools in one statement may take longer than a page's statements may.
+                cursor.execute("SET LOCAL statement_timeout = '120s'")
                 cursor.execute(
                     "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
                     [f"source {current_tenant()} {origin.slug}"],

@@ -65,7 +65,7 @@ def load_document(raw: bytes, *, subject: str = "The document") -> LoadedDocumen
     if removed:
         warnings.append(f"Control characters and lone surrogates removed from the texts: {removed:,}.")
     if reader.kept_as_text:
-        warnings.append(f"Numbers kept as text (NaN, infinite or too long for JSON): {reader.kept_as_text:,}.")
+        warnings.append(f"Numbers kept as text (NaN, infinite, too long for JSON): {reader.kept_as_text:,}.")
     return LoadedDocument(value, tuple(warnings))
 
 
@@ -205,7 +205,7 @@ class _JsonReader:
         return f"{self._subject} has the key '{cut(key, 100)}' twice in one object{where}."
 
 
-class _KeyTwice(Exception):  # noqa: N818 - never leaves this module, where it is a finding and not an error
+class _KeyTwice(Exception):
     def __init__(self, key: str) -> None:
         super().__init__(key)
         self.key = key

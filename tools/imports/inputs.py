@@ -211,7 +211,8 @@ class InputReader:
                 schema = target.value
             if isinstance(schema, dict):
                 own = schema.get("properties")
-                properties = {**(own if isinstance(own, dict) else {}), **properties}
+                for name, field in own.items() if isinstance(own, dict) else ():
+                    properties.setdefault(name, field)
                 required.update(name for name in _listed(schema.get("required")) if isinstance(name, str))
                 waiting.extend(reversed(_listed(schema.get("allOf"))))
         for name, schema in list(properties.items())[:MAX_PARAMETERS]:

@@ -76,9 +76,10 @@ def property_names(parameters: Sequence[tuple[str, str]]) -> list[str]:
 def definition_name(pointer: str) -> str:
     """The name under `$defs` of the schema at a JSON pointer: its own, where it is a named component."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")]
-    if steps[:-1] in (["components", "schemas"], ["definitions"]) and _PROPERTY_NAME.fullmatch(steps[-1]):
+    is_component = steps[:-1] in (["components", "schemas"], ["definitions"])
+    if is_component and _PROPERTY_NAME.fullmatch(steps[-1]):
         return steps[-1]
-    return hashed_name(_cleaned("_".join(steps[-2:]), "_.-"), pointer)
+    return hashed_name(_cleaned(steps[-1] if is_component else "_".join(steps[-2:]), "_.-"), pointer)
 
 
 def hashed_name(name: str, key: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tools.imports.document import load_document
 from tools.imports.names import NamedOperation, operation_names
-from tools.imports.operations import OperationReader, RawOperation, server_urls
+from tools.imports.operations import MAX_DESCRIPTION, MAX_TITLE, OperationReader, RawOperation, server_urls
 from tools.imports.reading import Reading
 from tools.imports.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
 from tools.imports.texts import as_text, cut, one_line, plain_text, without_controls
@@ -22,8 +22,6 @@ from tools.imports.texts import as_text, cut, one_line, plain_text, without_cont
 MAX_OPERATIONS = 20_000
 # A key is part of a unique index, whose rows PostgreSQL limits to some 2,700 bytes.
 MAX_KEY_BYTES = 2_000
-MAX_TITLE = 300
-MAX_DESCRIPTION = 8_000
 
 _METHODS_2 = frozenset(("get", "put", "post", "delete", "options", "head", "patch"))
 _METHODS_3 = _METHODS_2 | {"trace"}

@@ -70,8 +70,13 @@ def _child(kind: str, name: str) -> int:
     except DocumentRefused as refused:
         sys.stderr.write(str(refused))
         return REFUSED
-    json.dump(dataclasses.asdict(document), sys.stdout)
+    # Written level by level: `asdict` would copy every definition that the specs share.
+    json.dump(document, sys.stdout, default=_fields)
     return 0
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 JsonObject = dict[str, Any]
 
 
-class DocumentRefused(Exception):  # noqa: N818 - a refusal is an outcome of an import, not an error of ours
+class DocumentRefused(Exception):
     """The document cannot be imported; the message is a sentence for the operator that says what is wrong."""
 
 

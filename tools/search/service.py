@@ -23,7 +23,7 @@ from embeddings.providers.validation import checked
 from embeddings.queue import SERVING_SLOT
 from portal.tenancy.context import tenant_context
 from tools.models import Source, Tool, ToolEmbedding
-from tools.search.query import Candidate, Hit, SearchAnswer, SearchFilters, SearchQuery
+from tools.search.query import Candidate, SearchAnswer, SearchFilters, SearchQuery
 from tools.search.ranking import rank
 
 log = logging.getLogger(__name__)

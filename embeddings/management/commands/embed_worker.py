@@ -21,10 +21,18 @@ class Command(PortalCommand):
 
     def run(self, **options: Any) -> None:
         stop = threading.Event()
+
+        def end(*_: object) -> None:
+            stop.set()
+            worker.wake()
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())  # the batch in hand is finished first
+            signal.signal(number, end)
         if options["once"]:
             done = worker.drain(stop=stop)
             self.show(options, {"stored": done.stored, "failed": done.failed}, f"{done.stored} embedded, {done.failed} failed.")
         else:
-            worker.serve(stop)
+            # In a thread, because a signal's handler may not touch an Event that its own thread waits for.
+            loop = threading.Thread(target=worker.serve, args=[stop], name="embedding-worker")
+            loop.start()
+            loop.join()

@@ -1,4 +1,4 @@
-"""Documents for the tests of the importers: the shared real ones, the shared cases, and small ones made in place."""
+"""Documents for the tests of the importers: shared real ones, shared cases, and small ones made in place."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""What becomes of each part of an operation: which methods count, texts, tags, inputs, answers, metadata (SYN-1, CAT-2)."""
+"""What becomes of each part of an operation: methods, texts, inputs, answers, metadata (SYN-1, CAT-2)."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from tests.tools.imports.documents import OK, operation, parsed, places
+from tools.imports.openapi import parse_openapi
 from tools.imports.reading import MAX_WARNINGS
 from tools.imports.specs import DocumentRefused
 
@@ -17,7 +19,7 @@ def left_out(paths: Any, **fields: Any) -> dict[str, str]:
     return {each.operation: each.reason for each in found.left_out}
 
 
-# --- documents ------------------------------------------------------------------------------------------------------
+# --- documents ---
 
 
 @pytest.mark.parametrize("version", ["2.0", "3.0.0", "3.0", "3.1.1", "3.1.0-rc1", "3.2.0"])
@@ -27,11 +29,8 @@ def test_known_versions_are_read_SYN_1(version: str) -> None:
     assert any("3.2 is read as 3.1" in warning for warning in found.warnings) == version.startswith("3.2")
 
 
-@pytest.mark.parametrize("version", ["4.0.0", "3", "3.10.0", "1.2", "2.1", "", "3.0.0\n"])
+@pytest.mark.parametrize("version", ["4.0.0", "3", "3.10.0", "1.2", "2.1", ""])
 def test_unknown_versions_are_refused_with_the_field_named_SYN_1(version: str) -> None:
-    if version == "3.0.0\n":
-        assert parsed({}, version=version).operations == 0
-        return
     with pytest.raises(DocumentRefused, match="its 'openapi' is"):
         parsed({}, version=version)
 
@@ -46,14 +45,10 @@ def test_a_document_without_paths_and_webhooks_is_refused_and_with_webhooks_is_e
 
 
 def parsed_without_paths(**fields: Any) -> Any:
-    import json
-
-    from tools.imports.openapi import parse_openapi
-
     return parse_openapi(json.dumps({"openapi": "3.1.0", **fields}).encode())
 
 
-# --- which operations there are -------------------------------------------------------------------------------------
+# --- which operations there are ---
 
 
 def test_every_method_of_a_version_is_an_endpoint_and_no_other_SYN_1() -> None:
@@ -76,7 +71,7 @@ def test_extra_methods_of_3_2_are_endpoints_SYN_1() -> None:
 
 
 def test_odd_paths_and_operations_are_left_out_with_a_reason_SYN_1() -> None:
-    paths = {
+    paths: dict[str, Any] = {
         "/null": None,
         "/list": [],
         "/empty": {"get": None},
@@ -132,7 +127,7 @@ def test_a_path_item_behind_a_reference_is_read_and_what_stands_beside_wins_SYN_
     assert all(places(endpoint) == [("a", "query", False)] for endpoint in found.endpoints)
 
 
-# --- texts, tags, metadata ------------------------------------------------------------------------------------------
+# --- texts, tags, metadata ---
 
 
 @pytest.mark.parametrize(
@@ -199,17 +194,18 @@ def test_the_content_hash_sees_every_field_and_no_order_of_keys_CAT_2() -> None:
         {"parameters": [{"schema": {"type": "string"}, "in": "query", "name": "q"}], "summary": "A"}
     )
     assert first.content_hash() == again.content_hash()
-    for change in (
+    changes: tuple[dict[str, Any], ...] = (
         {"summary": "B"},
         {"deprecated": True},
         {"tags": ["t"]},
         {"operationId": "o"},
         {"parameters": []},
-    ):
+    )
+    for change in changes:
         assert operation({"summary": "A", **change}).content_hash() != first.content_hash()
 
 
-# --- inputs ---------------------------------------------------------------------------------------------------------
+# --- inputs ---
 
 
 def test_odd_parameters_are_left_out_with_a_warning_and_the_operation_stays_SYN_1() -> None:
@@ -310,7 +306,7 @@ def test_one_name_in_path_query_and_body_gives_three_properties_SYN_1() -> None:
 
 
 def test_json_is_chosen_before_forms_and_forms_before_others_CAT_2() -> None:
-    content = {
+    content: dict[str, Any] = {
         "application/xml": {},
         "multipart/form-data": {"schema": {"properties": {"f": {}}}},
         "application/json": {},
@@ -363,7 +359,7 @@ def test_swagger_bodies_follow_consumes_CAT_2() -> None:
     assert form.input_schema == {"type": "object", "properties": {"f": {"type": "string"}}, "required": ["f"]}
 
 
-# --- answers --------------------------------------------------------------------------------------------------------
+# --- answers ---
 
 
 def test_the_first_successful_json_answer_is_the_output_CAT_2() -> None:
@@ -384,7 +380,7 @@ def test_the_first_successful_json_answer_is_the_output_CAT_2() -> None:
     assert operation({"responses": ["odd"]}).output_schema is None
 
 
-# --- warnings -------------------------------------------------------------------------------------------------------
+# --- warnings ---
 
 
 def test_warnings_are_bounded_and_the_rest_is_counted_SYN_1() -> None:

@@ -28,6 +28,7 @@ CREATE FUNCTION tools_search_candidates(
     source_ids uuid[] DEFAULT NULL,
     routing_domains text[] DEFAULT NULL,
     namespaces text[] DEFAULT NULL,
+    sensitivities text[] DEFAULT NULL,
     only_names text[] DEFAULT NULL,
     except_names text[] DEFAULT NULL,
     exact_limit integer DEFAULT 10000,
@@ -53,7 +54,7 @@ DECLARE
     tenant CONSTANT uuid := current_setting('portal.tenant')::uuid;
     depth CONSTANT integer := greatest(100, 2 * max_results);
     filtered CONSTANT boolean := num_nonnulls(tool_types, categories, all_tags, source_protocols, source_ids, routing_domains,
-                                              namespaces, only_names, except_names) > 0;
+                                              namespaces, sensitivities, only_names, except_names) > 0;
     -- Pieces of SQL: what a row `tool` of tools_tool must be, what a row `embedding` must be, and what the id %s must be.
     passes text;
     ready CONSTANT text := format(
@@ -76,6 +77,7 @@ BEGIN
         || CASE WHEN source_ids IS NULL THEN '' ELSE format(' AND tool.source_id = ANY (%L)', source_ids) END
         || CASE WHEN routing_domains IS NULL THEN '' ELSE format(' AND tool.routing_domain = ANY (%L)', routing_domains) END
         || CASE WHEN namespaces IS NULL THEN '' ELSE format(' AND tool.namespace = ANY (%L)', namespaces) END
+        || CASE WHEN sensitivities IS NULL THEN '' ELSE format(' AND tool.sensitivity = ANY (%L)', sensitivities) END
         || CASE WHEN only_names IS NULL THEN '' ELSE format(' AND (tool.tool_id = ANY (%1$L) OR tool.name = ANY (%1$L))', only_names) END
         || CASE WHEN except_names IS NULL THEN '' ELSE format(' AND NOT (tool.tool_id = ANY (%1$L) OR tool.name = ANY (%1$L))', except_names) END;
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
 
 from portal.tenancy.commands import REFUSED, TenantCommand
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
-from portal.tenancy.models import ApiKey, Scope, Sensitivity
+from portal.tenancy.models import Scope, Sensitivity
+
+MAX_DAYS = 3650
+
+
+def _days(text: str) -> int:
+    days = int(text)
+    if not 1 <= days <= MAX_DAYS:
+        raise ArgumentTypeError(f"must lie between 1 and {MAX_DAYS}")
+    return days
 
 
 class Command(TenantCommand):
@@ -24,19 +35,20 @@ class Command(TenantCommand):
             "--scope", action="append", choices=Scope.values, required=True, help="may be given several times"
         )
         parser.add_argument("--max-sensitivity", choices=Sensitivity.values, default=Sensitivity.RESTRICTED)
-        parser.add_argument("--expires-in-days", type=int, help="never without it")
+        parser.add_argument("--expires-in-days", type=_days, metavar="DAYS", help="never without it")
 
     def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
         days = options["expires_in_days"]
-        with tenant_context(tenant_id):
-            if ApiKey.objects.filter(name=options["name"]).exists():
-                self.stop(REFUSED, f"A key named {options['name']!r} exists in tenant {options['tenant']}.")
-            row, key = create_api_key(
-                name=options["name"],
-                scopes=options["scope"],
-                max_sensitivity=options["max_sensitivity"],
-                expires_in=timedelta(days=days) if days else None,
-            )
+        try:
+            with tenant_context(tenant_id):
+                row, key = create_api_key(
+                    name=options["name"],
+                    scopes=options["scope"],
+                    max_sensitivity=options["max_sensitivity"],
+                    expires_in=timedelta(days=days) if days else None,
+                )
+        except ValidationError as error:
+            self.stop(REFUSED, " ".join(error.messages))
         self.show(
             options,
             {"name": row.name, "tenant": options["tenant"], "scopes": row.scopes, "api_key": key},

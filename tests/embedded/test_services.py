@@ -1,0 +1,306 @@
+"""One set of embedded services: its data, its passwords, and what it makes of leftovers and of bad folders."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+import redis
+
+from portal.embedded import ROOT, ServiceError, start
+from portal.embedded.account import programs
+from portal.embedded.layout import Layout
+from tests.embedded.conftest import QUICK, query
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return url.replace(f":{parts.password}@", "@")
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def start_in_child(folder: Path, *, then: str) -> subprocess.Popen[str]:
+    """A process that starts services in `folder`, says their pids on its stdout and does `then`."""
+    program = f"""
+        import os, sys, time
+        from portal.embedded import start
+        services = start({str(folder)!r}, postgres_settings={QUICK!r}, keep=True)
+        print(*services.pids.values(), flush=True)
+        {then}
+    """
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+
+
+class TestData:
+    def test_is_kept_from_one_start_to_the_next_and_after_a_crash(self, used: Path) -> None:
+        with start(used, keep=True) as services:
+            query(services, "CREATE TABLE kept AS SELECT 1 AS number")
+            first = services.urls
+        with start(used, keep=True) as services:
+            assert query(services, "SELECT number FROM kept") == [(1,)]
+            assert services.urls == first, "passwords, used and port stay"
+            query(services, "INSERT INTO kept VALUES (2)")
+            services.postgres.restart("immediate")
+            assert query(services, "SELECT number FROM kept ORDER BY 1") == [(1,), (2,)]
+            assert query(services, "SHOW fsync") == [("on",)], "durable unless asked otherwise"
+
+    def test_of_a_throwaway_set_is_deleted(self, folder: Path) -> None:
+        with start(folder / "one", postgres_settings=QUICK) as services:
+            home = services.postgres.layout.home
+            assert (services.postgres.layout.postgres / "PG_VERSION").exists()
+        assert not (home / "postgres").exists()
+        assert not (folder / "one" / "services.json").exists()
+
+    def test_pgvector_is_there_and_the_locale_is_not_the_machines(self, used: Path) -> None:
+        with start(used, postgres_settings=QUICK) as services:
+            query(services, "CREATE EXTENSION vector")
+            assert query(services, "SELECT '[1,0]'::vector <=> '[0,1]'::vector") == [(1.0,)]
+            assert query(services, "SELECT datcollate FROM pg_database WHERE datname = 'portal'") == [
+                ("C.UTF-8",)
+            ]
+
+
+class TestDoors:
+    def test_are_closed_to_everyone_without_the_password(self, used: Path) -> None:
+        with start(used, postgres_settings=QUICK) as services:
+            layout = services.postgres.layout
+            assert mode(layout.sockets) == 0o700
+            assert mode(layout.postgres) == 0o700
+            assert mode(used / "services.json") == 0o600
+            assert query(services, "SHOW listen_addresses") == [("",)], "no network at all"
+            admin = services.urls["DATABASE_ADMIN_URL"]
+            password = urlsplit(admin).password or ""
+            with pytest.raises(psycopg.OperationalError, match="no password supplied"):
+                psycopg.connect(without_password(admin))
+            with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+                psycopg.connect(admin.replace(password, "guessed"))
+            broker = urlsplit(services.urls["REDIS_URL"])
+            with redis.Redis(host="127.0.0.1", port=broker.port or 0) as stranger:
+                with pytest.raises(redis.exceptions.AuthenticationError):
+                    stranger.ping()
+            with redis.Redis.from_url(services.urls["REDIS_URL"]) as friend:
+                assert friend.ping()
+                assert friend.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+
+    def test_no_password_is_on_a_command_line(self, used: Path) -> None:
+        with start(used, postgres_settings=QUICK) as services:
+            lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in services.pids.values()]
+            for url in services.urls.values():
+                password = urlsplit(url).password
+                assert not any(password.encode() in line for line in lines if password)
+
+    def test_a_long_path_with_blanks_gets_a_closed_socket_folder_of_its_own(self, folder: Path) -> None:
+        state = folder / "a folder with blanks" / ("x" * 100)
+        state.parent.mkdir()
+        with start(state, postgres_settings=QUICK) as services:
+            sockets = services.postgres.layout.sockets
+            assert mode(sockets) == 0o700
+            assert query(services, "SELECT 1") == [(1,)]
+        if os.geteuid() != 0:
+            assert sockets.parent == Path("/tmp")
+            assert not sockets.exists()
+
+
+class TestRestarts:
+    def test_valkey_comes_back_on_its_port_after_a_kill_and_after_a_freeze(self, used: Path) -> None:
+        with (
+            start(used, postgres_settings=QUICK) as services,
+            redis.Redis.from_url(services.urls["REDIS_URL"]) as client,
+        ):
+            os.kill(services.pids["valkey"], signal.SIGKILL)
+            services.valkey.restart()
+            client.set("queued", "message")
+            os.kill(services.pids["valkey"], signal.SIGSTOP)
+            services.valkey.restart()
+            assert client.get("queued") == b"message", "what is queued survives a clean stop"
+
+    def test_a_port_that_was_taken_meanwhile_is_replaced(self, used: Path) -> None:
+        with start(used, postgres_settings=QUICK, keep=True) as services:
+            port = services.valkey.port
+        with socket.create_server(("127.0.0.1", port)), start(used, postgres_settings=QUICK) as services:
+            assert services.valkey.port != port
+            with redis.Redis.from_url(services.urls["REDIS_URL"]) as client:
+                assert client.ping()
+
+
+class TestLeftovers:
+    def test_servers_end_with_a_killed_owner_and_the_next_start_recovers(self, used: Path) -> None:
+        owner = start_in_child(used, then="time.sleep(60)")
+        assert owner.stdout is not None
+        pids = [int(word) for word in owner.stdout.readline().split()]
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+        with start(used, postgres_settings=QUICK) as services:
+            assert query(services, "SELECT 1") == [(1,)]
+
+    def test_a_server_that_still_runs_on_our_data_is_ended(self, used: Path) -> None:
+        with start(used, postgres_settings=QUICK, keep=True) as services:
+            layout, found = services.postgres.layout, services.postgres.programs
+        user, group = layout.account or (None, None)
+        stray = subprocess.Popen(
+            [found.postgres_bin / "postgres", "-D", layout.postgres, "-k", layout.sockets],
+            cwd=layout.postgres, user=user, group=group, extra_groups=[] if user else None,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        wait_until((layout.sockets / ".s.PGSQL.5432").exists)
+        with start(used, postgres_settings=QUICK) as services:
+            assert stray.wait(10) == 0
+            assert query(services, "SELECT 1") == [(1,)]
+
+    def test_a_pid_file_whose_pid_is_another_program_now_is_no_obstacle(self, used: Path) -> None:
+        with start(used, postgres_settings=QUICK, keep=True) as services:
+            layout = services.postgres.layout
+        with subprocess.Popen(["sleep", "60"]) as innocent:
+            for name in ("postgres/postmaster.pid", "valkey/valkey.pid"):
+                (layout.home / name).write_text(f"{innocent.pid}\n", encoding="utf-8")
+            with start(used, postgres_settings=QUICK) as services:
+                assert query(services, "SELECT 1") == [(1,)]
+            assert innocent.poll() is None
+            innocent.kill()
+
+    def test_an_interrupted_first_start_is_made_anew(self, folder: Path) -> None:
+        layout = Layout.of(folder, programs().account)
+        layout.make()
+        (layout.home / "postgres.new" / "base").mkdir(parents=True)
+        with start(folder, postgres_settings=QUICK) as services:
+            assert query(services, "SELECT 1") == [(1,)]
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="Only root keeps the data outside the project's folder.")
+    def test_a_project_cloned_again_at_the_same_path_starts_anew(self, used: Path) -> None:
+        with start(used, postgres_settings=QUICK, keep=True) as services:
+            home = services.postgres.layout.home
+        (used / "services.json").unlink()
+        try:
+            with start(used, postgres_settings=QUICK) as services:
+                assert query(services, "SELECT 1") == [(1,)]
+            assert (home.with_name(f"{home.name}.old") / "postgres" / "PG_VERSION").exists()
+        finally:
+            subprocess.run(["rm", "-r", home.with_name(f"{home.name}.old")], check=True)
+
+
+class TestSentences:
+    """What cannot work is said in one sentence."""
+
+    def refused(self, folder: Path, match: str) -> None:
+        with pytest.raises(ServiceError, match=match) as caught:
+            start(folder, postgres_settings=QUICK).stop()
+        assert "\n" not in str(caught.value)
+
+    def test_already_running(self, used: Path) -> None:
+        with start(used, postgres_settings=QUICK):
+            self.refused(used, "already run")
+
+    def test_a_damaged_file_of_secrets(self, folder: Path) -> None:
+        (folder / "services.json").write_text("{", encoding="utf-8")
+        self.refused(folder, r"services\.json is damaged")
+
+    def test_secrets_of_another_database(self, used: Path) -> None:
+        with start(used, postgres_settings=QUICK, keep=True) as services:
+            password = urlsplit(services.urls["DATABASE_ADMIN_URL"]).password or ""
+        secrets = used / "services.json"
+        secrets.write_text(secrets.read_text(encoding="utf-8").replace(password, "other"), encoding="utf-8")
+        self.refused(used, "another password")
+        layout = services.postgres.layout
+        assert not (layout.postgres / "postmaster.pid").exists(), "nothing runs on after a refusal"
+
+    def test_a_setting_that_postgresql_does_not_know(self, used: Path) -> None:
+        with pytest.raises(ServiceError, match="unrecognized configuration parameter"):
+            start(used, postgres_settings={**QUICK, "no_such_setting": "1"})
+
+    @pytest.mark.skipif(
+        os.geteuid() == 0, reason="Root may write everywhere; the next test takes another user."
+    )
+    def test_a_folder_that_may_not_be_written(self, folder: Path) -> None:
+        folder.chmod(0o500)
+        self.refused(folder / "state", "cannot be written to")
+        folder.chmod(0o700)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="Only root can become another user.")
+    def test_a_folder_that_may_not_be_written_by_another_user(self, folder: Path) -> None:
+        folder.chmod(0o755)
+        assert "state cannot be written to: Permission denied." in self.as_nobody(folder / "state")
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="Only root can become another user.")
+    def test_a_folder_of_another_user(self, folder: Path) -> None:
+        folder.chmod(0o755)
+        assert f"{folder} belongs to user root" in self.as_nobody(folder)
+
+    def as_nobody(self, folder: Path) -> str:
+        """What an ordinary user reads; imports come first, because the interpreter may be closed to that user."""
+        program = f"""
+            import encodings.idna, os
+            from portal.embedded import ServiceError, start
+            os.setgroups([]); os.setgid(65534); os.setuid(65534)
+            try:
+                start({str(folder)!r})
+            except ServiceError as error:
+                print(error)
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="Only root can mount a small disk.")
+    def test_a_full_disk(self, folder: Path) -> None:
+        mount = [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            'mount -t tmpfs -o size=1m none "$0" && exec "$@"',
+            str(folder),
+        ]
+        if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode:
+            pytest.skip("This machine lets nobody mount.")
+        program = f"from portal.embedded import ensure; from pathlib import Path\nwith ensure(Path({str(folder)!r})): pass"
+        environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+        done = subprocess.run(
+            [*mount, sys.executable, "-c", program],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 4
+        assert "full" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_sets_do_not_disturb_each_other(used: Path, project: Path) -> None:
+    assert used == project, "one folder, two state folders in it"
+    with (
+        start(used, postgres_settings=QUICK) as one,
+        start(project / ".portal", postgres_settings=QUICK) as two,
+    ):
+        query(one, "CREATE TABLE mine ()")
+        assert query(two, "SELECT to_regclass('mine')") == [(None,)]

@@ -1,0 +1,35 @@
+"""Addresses of the pages."""
+
+from __future__ import annotations
+
+from django.urls import path
+from django.views.generic import RedirectView
+
+from tools.web import embedding_views, search_page, session, sources, tool_detail, tool_edit, tool_list
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="tool-list"), name="home"),
+    path("login/", session.login, name="login"),
+    path("logout/", session.logout, name="logout"),
+    path("theme/", session.set_theme, name="theme"),
+    path("tenant/", session.switch_tenant, name="switch-tenant"),
+    path("search/", search_page.search_page, name="search"),
+    path("tools/", tool_list.tool_list, name="tool-list"),
+    path("tools/new/", tool_edit.new_tool, name="tool-new"),
+    path("tools/badges/", embedding_views.badges, name="badges"),
+    path("tools/refresh-embeddings/", embedding_views.refresh_selected, name="refresh-selected"),
+    path("tools/<uuid:pk>/", tool_detail.tool_page, name="tool"),
+    path("tools/<uuid:pk>/edit/", tool_edit.edit_tool, name="tool-edit"),
+    path("tools/<uuid:pk>/history/", tool_detail.history_page, name="tool-history"),
+    path("tools/<uuid:pk>/active/", tool_edit.set_active, name="tool-active"),
+    path("tools/<uuid:pk>/delete/", tool_edit.delete_tool, name="tool-delete"),
+    path("tools/<uuid:pk>/embedding/", embedding_views.embedding_card, name="embedding"),
+    path("tools/<uuid:pk>/embedding/refresh/", embedding_views.refresh_embedding, name="embedding-refresh"),
+    path("tools/<uuid:pk>/overrides/<slug:field>/keep/", tool_detail.keep_override, name="override-keep"),
+    path("tools/<uuid:pk>/overrides/<slug:field>/reset/", tool_detail.reset_override, name="override-reset"),
+    path("sources/", sources.source_list, name="source-list"),
+    path("sources/import/", sources.import_page, name="source-import"),
+    path("sources/<uuid:pk>/", sources.source_page, name="source"),
+    path("sources/<uuid:pk>/sync-wins/", sources.set_sync_wins, name="source-sync-wins"),
+    path("sources/<uuid:pk>/delete/", sources.delete_source, name="source-delete"),
+]
