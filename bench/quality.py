@@ -1,7 +1,7 @@
 """Search quality on labelled sets, asked of the real endpoint: `python -m bench.quality DIR`.
 
 Every folder of DIR with tools.jsonl and queries.jsonl is a set. It is loaded into a tenant of its own, embedded by the
-product's worker, and asked every query with top_k 10. Writes bench/results/quality.json and prints a table.
+product's worker, and asked every query with top_k 10; so is the demo catalogue, with its own questions. Writes bench/results/quality.json and prints a table.
 
 Measures, each the mean over all queries (binary gain; an `equivalent` id serves for the relevant one it stands under, once):
 recall@k; nDCG@10 (Järvelin and Kekäläinen 2002); mean reciprocal rank of the first hit (Voorhees 1999). Latencies are the
@@ -14,6 +14,7 @@ import json
 import math
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any
 from bench.stack import ROOT, Client, Stack, stack
 
 RESULTS = ROOT / "bench" / "results" / "quality.json"
+DEMO_QUESTIONS = ROOT / "tools" / "demo" / "questions.jsonl"
 TOP_K = 10
 MAX_QUERY = 2000
 
@@ -94,10 +96,26 @@ def ask(client: Client, queries: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
+def show(name: str, results: dict[str, dict[str, float]], figures: dict[str, float]) -> None:
+    results[name] = figures
+    print(f"{name:12s} " + "  ".join(f"{measure} {value}" for measure, value in figures.items()), flush=True)
+
+
 def load(portal: Stack, folder: Path) -> Client:
     key = portal.new_tenant(folder.name)
     portal.manage("import_tools", str(folder / "tools.jsonl"), "--tenant", folder.name)
     portal.await_ready(folder.name)
+    return Client(portal.port, key)
+
+
+def load_demo(portal: Stack) -> Client:
+    """The demo catalogue as `make up` makes it, in the default tenant."""
+    with tempfile.TemporaryDirectory() as state:
+        portal.environment["PORTAL_STATE"] = state
+        portal.manage("first_run")
+        key = json.loads((Path(state) / "first-run.json").read_text(encoding="utf-8"))["api_key"]
+        del portal.environment["PORTAL_STATE"]
+    portal.await_ready("default")
     return Client(portal.port, key)
 
 
@@ -110,10 +128,9 @@ def main(folder: Path) -> int:
     with stack() as portal:
         portal.start("web")
         portal.start("embeddings")
+        show("demo", results, ask(load_demo(portal), lines(DEMO_QUESTIONS)))
         for one in found:
-            client = load(portal, one)
-            results[one.name] = ask(client, lines(one / "queries.jsonl"))
-            print(f"{one.name:12s} " + "  ".join(f"{name} {value}" for name, value in results[one.name].items()), flush=True)
+            show(one.name, results, ask(load(portal, one), lines(one / "queries.jsonl")))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"written to {RESULTS.relative_to(ROOT)}")

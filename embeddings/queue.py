@@ -12,6 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from django.conf import settings
@@ -124,7 +125,7 @@ def want(
         return _ask(cursor, entity.type, [wish for wish in wishes if has_work.get(wish.entity_id)], priority)
 
 
-def _ask(cursor, entity_type: str, wishes: list[Wish], priority: Priority) -> int:  # type: ignore[no-untyped-def]
+def _ask(cursor: CursorWrapper, entity_type: str, wishes: list[Wish], priority: Priority) -> int:
     if wishes:
         # The running attempt of an older text loses its claim here, so its result can no longer be stored.
         cursor.execute(
@@ -243,7 +244,7 @@ def _store(
     tenant_id: uuid.UUID, entity: EmbeddedEntity, results: Sequence[Embedded], if_locked: str
 ) -> set[uuid.UUID]:
     with tenant_context(tenant_id), connection.cursor() as cursor:
-        arguments = {
+        arguments: dict[str, Any] = {
             "tenant": tenant_id,
             "slot": SERVING_SLOT,
             "model": settings.EMBEDDING_MODEL,
@@ -321,7 +322,7 @@ def release(tasks: Sequence[Task], *, error: str = "", delay: float = 0) -> None
     )
 
 
-def _change_ours(statement: str, tasks: Sequence[Task], **arguments: object) -> None:
+def _change_ours(statement: str, tasks: Sequence[Task], **arguments: Any) -> None:
     if not tasks:
         return
     with connection.cursor() as cursor:

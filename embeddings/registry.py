@@ -10,6 +10,8 @@ from uuid import UUID
 
 from embeddings.models import EntityEmbedding
 
+EmbeddingTable = type[EntityEmbedding]
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedEntity:
@@ -20,7 +22,7 @@ class EmbeddedEntity:
     """
 
     type: str
-    model: type[EntityEmbedding]
+    model: EmbeddingTable
     load_texts: Callable[[Iterable[UUID]], Mapping[UUID, str]]
 
     @property

@@ -11,8 +11,11 @@ from embeddings import worker
 @shared_task(name="embeddings.tasks.ring", ignore_result=True)
 def ring() -> None:
     """Somebody committed work: the loop of this process looks at once (without one, here and now)."""
-    if not worker.wake():
+    loop = worker.Loop.running
+    if loop is None:
         worker.drain()
+    else:
+        loop.ring()
 
 
 @shared_task(name="embeddings.tasks.reconcile", ignore_result=True)

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar
 from uuid import UUID
 
 from django.conf import settings
@@ -29,6 +30,8 @@ from embeddings.text import source_hash
 from portal.tenancy.context import tenant_context
 
 log = logging.getLogger(__name__)
+
+SECONDS_TO_FINISH = 1.0  # half of what the supervisor grants a process that is told to end
 
 
 class Circuit:
@@ -49,8 +52,6 @@ class Circuit:
 
 
 circuit = Circuit()
-_bell = threading.Event()
-_serving = threading.Event()
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class _Run:
 
     provider: EmbeddingProvider
     stop: threading.Event
+    claimed: list[Task]
     done: Drained = field(default_factory=Drained)
 
     @property
@@ -76,17 +78,20 @@ class _Run:
         return self.stop.is_set() or circuit.seconds_left() > 0
 
 
-def drain(*, stop: threading.Event | None = None, batches: int | None = None) -> Drained:
+def drain(
+    *, stop: threading.Event | None = None, batches: int | None = None, claimed: list[Task] | None = None
+) -> Drained:
     """Works until no task is due, `stop` is set, the provider is in trouble, or `batches` are done.
 
     Once `stop` is set, the provider call in hand is the last one: its vectors are stored, all other claims given back.
+    `claimed` is kept to the batch in hand, for a caller in another thread.
     """
     provider = get_provider()
     if provider is None:
         return Drained()
-    run = _Run(provider, stop or threading.Event())
+    run = _Run(provider, stop or threading.Event(), [] if claimed is None else claimed)
     while not run.over and batches != 0:
-        tasks = queue.claim(settings.EMBEDDING_BATCH_SIZE)
+        run.claimed[:] = tasks = queue.claim(settings.EMBEDDING_BATCH_SIZE)
         if not tasks:
             break
         batches = None if batches is None else batches - 1
@@ -235,30 +240,55 @@ def retry_delay(attempts: int) -> float:
     return ceiling * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 
 
-def serve(stop: threading.Event) -> None:
-    """Drains for ever without the broker's help, until `stop` is set: errors are logged, and the loop goes on."""
-    _serving.set()
-    _protected(reconcile)
-    while not stop.is_set():
-        _bell.clear()
-        _protected(lambda: drain(stop=stop))
-        _bell.wait(settings.EMBEDDING_POLL)
-    _serving.clear()
+class Loop(threading.Thread):
+    """Drains for ever, at every bell and without any: what both doors run. Errors are logged, and the loop goes on.
 
+    A thread of its own, so that it needs neither Celery's consumer nor its broker, and so that a signal's handler never
+    touches an Event that its own thread waits for.
+    """
 
-def _protected(step: Callable[[], object]) -> None:
-    try:
-        step()
-    except (OperationalError, InterfaceError) as error:
-        # A database that restarts must not end the worker, nor fill its log.
-        log.warning("The database cannot be reached: %s", " ".join(str(error).split()))
-    except Exception:
-        log.exception("Draining embedding tasks failed; going on.")
-    finally:
-        connection.close()  # back to the pool, which replaces it if the database went away
+    running: ClassVar[Loop | None] = None
 
+    def __init__(self) -> None:
+        super().__init__(name="embedding-worker", daemon=True)
+        self._ended = threading.Event()
+        self._bell = threading.Event()
+        self._claimed: list[Task] = []
 
-def wake() -> bool:
-    """Ends the pause of this process's `serve`; False if none runs here."""
-    _bell.set()
-    return _serving.is_set()
+    def run(self) -> None:
+        Loop.running = self
+        self._protected(reconcile)
+        while not self._ended.is_set():
+            self._bell.clear()
+            self._protected(lambda: drain(stop=self._ended, claimed=self._claimed))
+            if not self._ended.is_set():
+                self._bell.wait(settings.EMBEDDING_POLL)
+        Loop.running = None
+
+    def ring(self) -> None:
+        """There is work: ends the pause."""
+        self._bell.set()
+
+    def end(self) -> None:
+        """No new work from now on."""
+        self._ended.set()
+        self._bell.set()
+
+    def finish(self) -> None:
+        """Ends, waits a moment for the provider call in hand, and gives its tasks back if that is not enough."""
+        self.end()
+        self.join(SECONDS_TO_FINISH)
+        if self.is_alive():
+            self._protected(lambda: queue.release(self._claimed))
+
+    @staticmethod
+    def _protected(step: Callable[[], object]) -> None:
+        try:
+            step()
+        except (OperationalError, InterfaceError) as error:
+            # A database that restarts must not end the worker, nor fill its log.
+            log.warning("The database cannot be reached: %s", " ".join(str(error).split()))
+        except Exception:
+            log.exception("The embedding worker met an unexpected error; going on.")
+        finally:
+            connection.close()  # back to the pool, which replaces it if the database went away

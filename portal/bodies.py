@@ -57,8 +57,8 @@ class JsonBody(JSONParser):
         try:
             data = json.loads(raw.decode(), parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
-            reason = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
-            raise ParseError(f"The body {reason}.") from None
+            why = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
+            raise ParseError(f"The body {why}.") from None
         if reason := unstorable(data):
             raise ParseError(f"The body {reason}.")
         return data

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import Any
 
 from celery import Celery, bootsteps, signals
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 os.environ.setdefault("PORTAL_DB_ROLE", "worker")
-
-SECONDS_TO_FINISH = 5  # for the provider call in hand when the worker is told to stop; then its lease must run out
 
 app = Celery("portal")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -25,31 +22,25 @@ class EmbeddingPoll(bootsteps.StartStopStep):
     """
 
     def __init__(self, parent: Any, **kwargs: Any) -> None:
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._loop: Any = None
         super().__init__(parent, **kwargs)
 
     def include_if(self, parent: Any) -> bool:
         return "embeddings" in parent.app.amqp.queues.consume_from
 
     def start(self, parent: Any) -> None:
-        from embeddings.worker import serve
+        from embeddings.worker import Loop
 
-        self._thread = threading.Thread(target=serve, args=[self._stop], name="embedding-poll", daemon=True)
-        self._thread.start()
+        self._loop = Loop()
+        self._loop.start()
         # At the signal itself, as Celery may be long about its end while it waits for a broker.
-        signals.worker_shutting_down.connect(self._end)
+        signals.worker_shutting_down.connect(self._end, weak=False)
 
     def stop(self, parent: Any) -> None:
-        self._end()
-        if self._thread is not None:
-            self._thread.join(SECONDS_TO_FINISH)
+        self._loop.finish()
 
     def _end(self, **_: Any) -> None:
-        from embeddings.worker import wake
-
-        self._stop.set()
-        wake()
+        self._loop.end()
 
 
 app.steps["worker"].add(EmbeddingPoll)

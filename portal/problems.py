@@ -62,7 +62,9 @@ def request_id(request: Any) -> str:
     known: str | None = getattr(django_request, "request_id", None)
     if known is None:
         given = django_request.headers.get("X-Request-ID", "")
-        known = given if given.isascii() and given.isprintable() and 0 < len(given) <= 128 else uuid.uuid4().hex
+        known = (
+            given if given.isascii() and given.isprintable() and 0 < len(given) <= 128 else uuid.uuid4().hex
+        )
         django_request.request_id = known
     return known
 
@@ -113,15 +115,17 @@ def problem_response(error: Exception, context: dict[str, Any]) -> Response | No
         return None
     code = error.status_code
     headers = {}
-    if getattr(error, "auth_header", None):
-        headers["WWW-Authenticate"] = error.auth_header
-    if getattr(error, "wait", None):
-        headers["Retry-After"] = str(int(error.wait) + 1)
+    if auth_header := getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = auth_header
+    if wait := getattr(error, "wait", None):
+        headers["Retry-After"] = str(int(wait) + 1)
     if isinstance(error, Problem):
         body = _body(code, str(error.get_codes()), str(error.detail), request, **error.extra)
     elif isinstance(error, exceptions.ValidationError):
         errors = _flat(error.detail)
-        sentence = " ".join(f"{one['pointer'].lstrip('/') or 'request'}: {one['detail']}" for one in errors[:5])
+        sentence = " ".join(
+            f"{one['pointer'].lstrip('/') or 'request'}: {one['detail']}" for one in errors[:5]
+        )
         body = _body(code, TITLES[code], sentence, request, errors=errors)
     else:
         body = _body(code, TITLES.get(code, "error"), str(error.detail), request)
@@ -142,7 +146,9 @@ class ApiProblemMiddleware:
             response = HttpResponse(status=status.HTTP_400_BAD_REQUEST)
         else:
             response = self.get_response(request)
-        if response.status_code >= status.HTTP_400_BAD_REQUEST and "json" not in response.get("Content-Type", ""):
+        if response.status_code >= status.HTTP_400_BAD_REQUEST and "json" not in response.get(
+            "Content-Type", ""
+        ):
             title = TITLES.get(response.status_code, "error")
             detail = {
                 400: "This request cannot be read.",
@@ -152,7 +158,9 @@ class ApiProblemMiddleware:
             if response.status_code == status.HTTP_500_INTERNAL_SERVER_ERROR:
                 log.error("request %s failed", request_id(request))
             response = JsonResponse(
-                _body(response.status_code, title, detail, request), status=response.status_code, content_type=MEDIA_TYPE
+                _body(response.status_code, title, detail, request),
+                status=response.status_code,
+                content_type=MEDIA_TYPE,
             )
         response["X-Request-ID"] = request_id(request)
         return response

@@ -18,7 +18,9 @@ class PortalCommand(BaseCommand):
     """A command whose errors are one sentence on stderr and an exit code. Subclasses define `run`."""
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--json", action="store_true", help="print one JSON object on stdout, all else on stderr")
+        parser.add_argument(
+            "--json", action="store_true", help="print one JSON object on stdout, all else on stderr"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

@@ -6,6 +6,7 @@ database constraint) plus a `CompositeForeignKey` constraint over (tenant_id, x_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import models
@@ -52,7 +53,7 @@ class CompositeForeignKey(BaseConstraint):
     def validate(self, model: Any, instance: Any, exclude: Any = None, using: str = "default") -> None:
         return
 
-    def deconstruct(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    def deconstruct(self) -> tuple[str, Sequence[Any], dict[str, Any]]:
         path, args, kwargs = super().deconstruct()
         return path, args, {**kwargs, "column": self.column, "table": self.table, "on_delete": self.on_delete}
 

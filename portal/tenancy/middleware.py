@@ -52,7 +52,10 @@ class TenantMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         request.member = None  # type: ignore[attr-defined]
         request.memberships = []  # type: ignore[attr-defined]
-        if request.path.startswith(("/api/", "/static/", "/livez", "/readyz")) or not request.user.is_authenticated:
+        if (
+            request.path.startswith(("/api/", "/static/", "/livez", "/readyz"))
+            or not request.user.is_authenticated
+        ):
             return self.get_response(request)
         found = memberships(request.user.pk)
         if not found:

@@ -44,7 +44,9 @@ REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM portal_app;
 """
 
 
-def isolate(table: str, *, column: str = "tenant_id", worker: str = "SELECT, INSERT, UPDATE, DELETE") -> RunSQL:
+def isolate(
+    table: str, *, column: str = "tenant_id", worker: str = "SELECT, INSERT, UPDATE, DELETE"
+) -> RunSQL:
     """Forced row-level security on `table`: rows of the current tenant only; without a tenant, an error.
 
     `worker` is what the embedding worker may do, in the same tenant's rows; without it, a policy of its own decides.

@@ -20,11 +20,10 @@ from tests.embedded.test_services import wait_until
 def server_pids(project: Path) -> list[int]:
     """The pids in the servers' own files, whether or not they still live."""
     layout = Layout.of(project / ".portal", programs().account)
-    found = []
-    for path in (layout.postgres / "postmaster.pid", layout.valkey / "valkey.pid"):
-        if path.exists():
-            found.append(int(path.read_text(encoding="utf-8").split()[0]))
-    return found
+    files = [
+        path for path in (layout.postgres / "postmaster.pid", layout.valkey / "valkey.pid") if path.exists()
+    ]
+    return [int(path.read_text(encoding="utf-8").split()[0]) for path in files]
 
 
 def alive(pid: int) -> bool:

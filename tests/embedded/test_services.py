@@ -97,9 +97,9 @@ class TestDoors:
             with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
                 psycopg.connect(admin.replace(password, "guessed"))
             broker = urlsplit(services.urls["REDIS_URL"])
-            with redis.Redis(host="127.0.0.1", port=broker.port or 0) as stranger:
-                with pytest.raises(redis.exceptions.AuthenticationError):
-                    stranger.ping()
+            stranger = redis.Redis(host="127.0.0.1", port=broker.port or 0)
+            with stranger, pytest.raises(redis.exceptions.AuthenticationError):
+                stranger.ping()
             with redis.Redis.from_url(services.urls["REDIS_URL"]) as friend:
                 assert friend.ping()
                 assert friend.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
@@ -119,7 +119,7 @@ class TestDoors:
             assert mode(sockets) == 0o700
             assert query(services, "SELECT 1") == [(1,)]
         if os.geteuid() != 0:
-            assert sockets.parent == Path("/tmp")
+            assert sockets.parent != services.postgres.layout.home
             assert not sockets.exists()
 
 

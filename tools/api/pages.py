@@ -15,11 +15,11 @@ from portal.bodies import unstorable
 from portal.problems import Problem
 
 
-def refuse_unknown(given: Iterable[str], known: Collection[str]) -> None:
+def refuse_unknown(given: Iterable[Any], known: Collection[str]) -> None:
     """A mistyped filter that is quietly ignored would answer with the whole catalogue."""
     if unknown := sorted(set(given) - set(known)):
         sentence = f"There is no such parameter. Known: {', '.join(sorted(known))}."
-        raise ValidationError({name: sentence for name in unknown})
+        raise ValidationError(dict.fromkeys(unknown, sentence))
 
 
 class ToolPages(CursorPagination):

@@ -10,11 +10,23 @@ from rest_framework import serializers
 from portal.bodies import too_large
 from tools.api.pages import refuse_unknown
 from tools.models import Tool
-from tools.search.query import DEFAULT_TOP_K, FILTER_NAMES, MAX_QUERY_LENGTH, MAX_TOP_K, SearchFilters, SearchQuery
+from tools.search.query import (
+    DEFAULT_TOP_K,
+    FILTER_NAMES,
+    MAX_QUERY_LENGTH,
+    MAX_TOP_K,
+    SearchFilters,
+    SearchQuery,
+)
 
 MAX_FILTER_VALUES = {"names": 1000, "exclude": 1000}
 # Short forms that callers write; the long form is the field's name everywhere else.
-ALIASES = {"protocol": "source_protocol", "domain": "routing_domain", "type": "tool_type", "exclude_names": "exclude"}
+ALIASES = {
+    "protocol": "source_protocol",
+    "domain": "routing_domain",
+    "type": "tool_type",
+    "exclude_names": "exclude",
+}
 
 
 class WordsField(serializers.ListField):

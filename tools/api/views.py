@@ -43,7 +43,9 @@ def caller_of(request: Request) -> Caller:
 def visible_tools(caller: Caller) -> QuerySet[Tool]:
     """The tools that this key may see one by one, with what a full answer needs; private ones only if it may edit."""
     serving = ToolEmbedding.objects.filter(slot=SERVING_SLOT).defer("vector")
-    tools: QuerySet[Tool] = Tool.objects.select_related("source").prefetch_related(Prefetch("embeddings", serving))
+    tools: QuerySet[Tool] = Tool.objects.select_related("source").prefetch_related(
+        Prefetch("embeddings", serving)
+    )
     tools = tools.filter(sensitivity__in=Sensitivity.up_to(caller.max_sensitivity))
     return tools if _may_edit(caller) else tools.exclude(visibility=Visibility.PRIVATE)
 
@@ -198,7 +200,9 @@ class ToolListView(APIView):
             except CatalogueError as error:
                 raise as_problem(error) from error
             body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
-        return Response(body, status=201, headers={"Location": f"/api/v1/tools/{tool.pk}", "ETag": _etag(tool)})
+        return Response(
+            body, status=201, headers={"Location": f"/api/v1/tools/{tool.pk}", "ETag": _etag(tool)}
+        )
 
 
 class ToolView(APIView):
@@ -221,7 +225,10 @@ class ToolView(APIView):
             serializer.is_valid(raise_exception=True)
             try:
                 tool = services.update_tool(
-                    pk=tool.pk, expected_version=version, changes=serializer.validated_data, actor=_actor(caller)
+                    pk=tool.pk,
+                    expected_version=version,
+                    changes=serializer.validated_data,
+                    actor=_actor(caller),
                 )
             except CatalogueError as error:
                 raise as_problem(error) from error
@@ -327,7 +334,11 @@ class MeView(APIView):
     def get(self, request: Request) -> Response:
         caller = caller_of(request)
         return Response(
-            {"name": caller.key_name, "scopes": sorted(caller.scopes), "max_sensitivity": caller.max_sensitivity}
+            {
+                "name": caller.key_name,
+                "scopes": sorted(caller.scopes),
+                "max_sensitivity": caller.max_sensitivity,
+            }
         )
 
 

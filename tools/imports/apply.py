@@ -5,6 +5,7 @@ projections, then their embeddings. What an operator overrode stays. A dry run d
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,9 +16,17 @@ from embeddings.models import Priority
 from portal.tenancy.context import current_tenant
 from tools import embedding, services
 from tools.errors import CatalogueError
-from tools.imports.projection import endpoint_fields, tool_fields
+from tools.imports.projection import endpoint_fields, tool_fields, unfit
 from tools.imports.specs import EndpointSpec, ParsedDocument
-from tools.models import Endpoint, ManualOverride, Source, SourceDocument, SourceKind, Tool
+from tools.models import (
+    OVERRIDABLE_FIELDS,
+    Endpoint,
+    ManualOverride,
+    Source,
+    SourceDocument,
+    SourceKind,
+    Tool,
+)
 from tools.models.tool import TOOL_ID_LENGTH
 
 CHUNK = 200
@@ -25,7 +34,11 @@ CHUNK = 200
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import found and did. `operations` = tools + len(left_out); `protected` counts tools with a kept override."""
+    """What an import found and did.
+
+    `operations` = tools + len(left_out), and `tools` = added + changed + unchanged. `protected` counts those of them that
+    keep what an operator wrote.
+    """
 
     source: str
     operations: int = 0
@@ -81,30 +94,35 @@ def apply_document(
                     "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
                     [f"source {current_tenant()} {origin.slug}"],
                 )
-            source = _source(document, origin)
-            _Import(source, origin, report, actor).run(document)
+            source, renamed = _source(document, origin)
+            _Import(source, origin, report, actor, everything=renamed or source.sync_wins).run(document)
             _keep_document(source, document, origin, report)
             if dry_run:
-                raise _DryRun
+                raise _DryRun  # noqa: TRY301 - the way out of the transaction
     except _DryRun:
         pass
     return report
 
 
-def _source(document: ParsedDocument, origin: Origin) -> Source:
-    source = Source.objects.filter(slug=origin.slug).first()
+def _source(document: ParsedDocument, origin: Origin) -> tuple[Source, bool]:
+    """The source, locked against its deletion, and whether its title, which its tools show, is another than before."""
+    title = document.title[:300]
+    source = Source.objects.select_for_update().filter(slug=origin.slug).first()
     if source is None:
-        source = Source(slug=origin.slug, kind=origin.kind, title=document.title[:300], url=origin.url)
-        source.full_clean(exclude=["tenant"])
+        source = Source(slug=origin.slug, kind=origin.kind, title=title, url=origin.url)
+        # The address was good enough to be fetched from; a form's idea of one has no host without a dot.
+        source.full_clean(exclude=["tenant", "url"])
         source.save(force_insert=True)
-    elif source.kind != origin.kind:
+        return source, False
+    if source.kind != origin.kind:
         raise CatalogueError(
             f"The source {source.slug} is of kind {source.get_kind_display()}; import this under another name (--source)."
         )
-    elif source.title != document.title[:300]:
-        source.title = document.title[:300]
-        source.save(update_fields=["title"])
-    return source
+    renamed = source.title != title
+    if renamed or (origin.url and source.url != origin.url):
+        source.title, source.url, source.updated_at = title, origin.url or source.url, Now()
+        source.save(update_fields=["title", "url", "updated_at"])
+    return source, renamed
 
 
 def _keep_document(source: Source, document: ParsedDocument, origin: Origin, report: ImportReport) -> None:
@@ -120,10 +138,13 @@ def _keep_document(source: Source, document: ParsedDocument, origin: Origin, rep
 class _Import:
     """One import while it runs: the three lists (new, changed, vanished) and the rows they touch."""
 
-    def __init__(self, source: Source, origin: Origin, report: ImportReport, actor: str) -> None:
+    def __init__(
+        self, source: Source, origin: Origin, report: ImportReport, actor: str, *, everything: bool
+    ) -> None:
         self.source, self.report, self.actor = source, report, actor
         self.namespace = origin.namespace or source.slug
         self.whole = origin.whole
+        self.everything = everything  # tools of unchanged endpoints may have to follow as well
 
     def run(self, document: ParsedDocument) -> None:
         known = {
@@ -132,27 +153,34 @@ class _Import:
                 "pk", "key", "content_hash", "active"
             )
         }
-        hashes = {spec.key: spec.content_hash() for spec in document.endpoints}
-        new = [spec for spec in document.endpoints if spec.key not in known]
-        changed = [
-            spec
-            for spec in document.endpoints
-            if spec.key in known and known[spec.key][1:] != (hashes[spec.key], True)
-        ]
+        specs = self._fit(document.endpoints)
+        hashes = {spec.key: spec.content_hash() for spec in specs}
+        new = self._without_taken_ids([spec for spec in specs if spec.key not in known])
+        old = [spec for spec in specs if spec.key in known]
+        changed = [spec for spec in old if known[spec.key][1:] != (hashes[spec.key], True)]
+        same = [known[spec.key][0] for spec in old if known[spec.key][1:] == (hashes[spec.key], True)]
         vanished = (
             [pk for key, (pk, _, active) in known.items() if active and key not in hashes]
             if self.whole
             else []
         )
-        new = self._without_taken_ids(new)
-        self.report.removed = len(vanished)
-        self.report.changed = len(changed)
-        self.report.added = len(new)
-        self.report.tools = self.report.operations - len(self.report.left_out)
-        self.report.unchanged = self.report.tools - len(new) - len(changed)
         self._add(new, hashes)
         self._change(changed, known, hashes)
+        followed = self._follow(same) if self.everything else 0
         self._remove(vanished)
+        self.report.removed = len(vanished)
+        self.report.changed = len(changed) + followed
+        self.report.added = len(new)
+        self.report.tools = self.report.operations - len(self.report.left_out)
+        self.report.unchanged = self.report.tools - self.report.added - self.report.changed
+        self.report.protected = self._protected(hashes)
+
+    def _fit(self, specs: Sequence[EndpointSpec]) -> list[EndpointSpec]:
+        reasons = {spec.key: unfit(spec) for spec in specs}
+        self.report.left_out += [
+            {"operation": key, "reason": reason} for key, reason in reasons.items() if reason is not None
+        ]
+        return [spec for spec in specs if reasons[spec.key] is None]
 
     def _without_taken_ids(self, new: list[EndpointSpec]) -> list[EndpointSpec]:
         """Drops (as left out) specs whose verbatim id belongs to another source's tool: ids of a file are not ours to bend."""
@@ -196,6 +224,7 @@ class _Import:
             chunk = ids[start : start + CHUNK]
             endpoints = list(Endpoint.objects.filter(pk__in=chunk).order_by("pk").select_for_update())
             reappeared = {endpoint.pk for endpoint in endpoints if not endpoint.active}
+            before = {endpoint.pk: tool_fields(endpoint, self.source) for endpoint in endpoints}
             for endpoint in endpoints:
                 spec = by_id[endpoint.pk]
                 for name, value in endpoint_fields(spec).items():
@@ -205,27 +234,39 @@ class _Import:
             Endpoint.objects.bulk_update(
                 endpoints, [*endpoint_fields(by_id[chunk[0]]), "content_hash", "active", "updated_at"]
             )
-            self._project({endpoint.pk: endpoint for endpoint in endpoints}, by_id, reappeared)
+            self._project(endpoints, before, reappeared)
+
+    def _follow(self, ids: list[Any]) -> int:
+        """Writes the projections of unchanged endpoints anew where they differ; returns how many tools did."""
+        followed = 0
+        for start in range(0, len(ids), CHUNK):
+            endpoints = list(Endpoint.objects.filter(pk__in=sorted(ids)[start : start + CHUNK]))
+            before = {endpoint.pk: tool_fields(endpoint, self.source) for endpoint in endpoints}
+            followed += self._project(endpoints, before, set())
+        return followed
 
     def _project(
-        self, endpoints: dict[Any, Endpoint], by_id: dict[Any, EndpointSpec], reappeared: set[Any]
-    ) -> None:
+        self, changed: list[Endpoint], before: dict[Any, dict[str, Any]], reappeared: set[Any]
+    ) -> int:
+        """Writes the tools of these endpoints where they differ from what the source says now, but for what people wrote:
+        an override, or a value that is not what the endpoint said `before`. Returns how many were written."""
+        endpoints = {endpoint.pk: endpoint for endpoint in changed}
         tools = list(
             Tool.objects.filter(endpoint_id__in=list(endpoints))
             .order_by("pk")
             .select_for_update(of=("self",))
         )
         kept = self._overridden(tools)
-        written, names = [], set()
+        written: list[Tool] = []
+        names: set[str] = set()
         for tool in tools:
             tool.endpoint, tool.source = endpoints[tool.endpoint_id], self.source
-            spec = by_id[tool.endpoint_id]
+            by_hand = kept[tool.pk] | self._edited(tool, before[tool.endpoint_id])
             fields = {
                 name: value
-                for name, value in tool_fields(spec, self.source).items()
-                if name not in kept[tool.pk]
+                for name, value in tool_fields(tool.endpoint, self.source).items()
+                if name not in by_hand
             }
-            self.report.protected += bool(kept[tool.pk])
             if tool.endpoint_id in reappeared:
                 fields["active"] = True
             moved = {name: value for name, value in fields.items() if getattr(tool, name) != value}
@@ -241,6 +282,18 @@ class _Import:
         if written:
             Tool.objects.bulk_update(written, [*names, "search_text", "version", "updated_at", "updated_by"])
         services.put_in_step(tools, priority=Priority.BACKFILL)
+        return len(written)
+
+    def _edited(self, tool: Tool, before: dict[str, Any]) -> set[str]:
+        """Fields that a person set and that have no override of their own (the category of a file's tool, a lifecycle)."""
+        if self.source.sync_wins:
+            return set()
+        plain = services.EDITABLE_FIELDS.intersection(before).difference(OVERRIDABLE_FIELDS)
+        return {name for name in plain if getattr(tool, name) != before[name]}
+
+    def _protected(self, hashes: dict[str, str]) -> int:
+        overridden = ManualOverride.objects.filter(tool__source=self.source)
+        return len(hashes.keys() & set(overridden.values_list("tool__endpoint__key", flat=True)))
 
     def _overridden(self, tools: list[Tool]) -> dict[Any, set[str]]:
         kept: dict[Any, set[str]] = {tool.pk: set() for tool in tools}

@@ -57,8 +57,10 @@ def _lines(report: ImportReport) -> list[str]:
     would = " (dry run: nothing was stored)" if report.dry_run else ""
     lines = [
         f"Source {report.source}: {report.operations} operations, {report.tools} tools{would}",
-        f"  {report.added} added, {report.changed} changed, {report.removed} removed, {report.unchanged} unchanged, "
-        f"{report.protected} protected by an override",
+        (
+            f"  {report.added} added, {report.changed} changed, {report.removed} removed, "
+            f"{report.unchanged} unchanged, {report.protected} protected by an override"
+        ),
     ]
     lines += [f"  left out: {entry['operation']}: {entry['reason']}" for entry in report.left_out[:SHOWN]]
     if len(report.left_out) > SHOWN:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import ssl
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +19,7 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 10.0
 WHOLE_SECONDS = 60.0
 PORTS = {80, 443}
+MAX_URL = 2048
 
 
 class FetchRefused(Exception):
@@ -26,9 +28,47 @@ class FetchRefused(Exception):
 
 # One sentence for a forbidden, a closed and a filtered address: the difference would map somebody's network.
 _UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."
+_SLOW = f"The document took more than {WHOLE_SECONDS:.0f} s to arrive."
+
+
+class _TimedStream(httpcore.NetworkStream):
+    """A stream that ends at the deadline: a timeout of each read alone lets a server send a byte now and then for ever."""
+
+    def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
+        self._stream, self._deadline = stream, deadline
+
+    def _within(self, timeout: float | None) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise FetchRefused(_SLOW)
+        return min(left, timeout or left)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, self._within(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, self._within(timeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        secure = self._stream.start_tls(ssl_context, server_hostname, self._within(timeout))
+        return _TimedStream(secure, self._deadline)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
 
 
 class _GuardedBackend(httpcore.SyncBackend):
+    """Opens sockets to public addresses and to IMPORT_ALLOWED_HOSTS only. The name is resolved once, so that what was
+    judged is what is connected to."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+
     def connect_tcp(
         self,
         host: str,
@@ -37,25 +77,38 @@ class _GuardedBackend(httpcore.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        if f"{host}:{port}" in settings.IMPORT_ALLOWED_HOSTS:
-            return super().connect_tcp(host, port, timeout, local_address, socket_options)
-        if port not in PORTS:
-            raise FetchRefused(_UNREACHABLE)
-        try:
-            found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-        except (OSError, UnicodeError):
-            raise FetchRefused(_UNREACHABLE) from None
-        if not found or not all(_public(address) for address in found):
-            raise FetchRefused(_UNREACHABLE)
-        return super().connect_tcp(sorted(found)[0], port, timeout, local_address, socket_options)
+        address = host if _allowed(host, port) else _public_address(host, port)
+        stream = super().connect_tcp(address, port, timeout, local_address, socket_options)
+        return _TimedStream(stream, self._deadline)
+
+
+def _allowed(host: str, port: int) -> bool:
+    return (
+        f"[{host}]:{port}" in settings.IMPORT_ALLOWED_HOSTS
+        or f"{host}:{port}" in settings.IMPORT_ALLOWED_HOSTS
+    )
+
+
+def _public_address(host: str, port: int) -> str:
+    if port not in PORTS:
+        raise FetchRefused(_UNREACHABLE)
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    except (OSError, ValueError):
+        raise FetchRefused(_UNREACHABLE) from None
+    # All of them: a name that leads both outside and inside is made to be tried until it leads inside.
+    if not found or not all(_public(address) for address in found):
+        raise FetchRefused(_UNREACHABLE)
+    return min(found)
 
 
 def _public(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address):
-        # An IPv4 address in IPv6 dress (mapped, 6to4, Teredo, NAT64) is judged by neither name.
-        if address.ipv4_mapped or address.sixtofour or address.teredo or address in _NAT64:
-            return False
+    # An IPv4 address in IPv6 dress (mapped, 6to4, Teredo, NAT64) is judged by neither name.
+    if isinstance(address, ipaddress.IPv6Address) and (
+        address.ipv4_mapped or address.sixtofour or address.teredo or address in _NAT64
+    ):
+        return False
     return address.is_global and not address.is_multicast and address not in _PROTOCOL_ASSIGNMENTS
 
 
@@ -65,24 +118,22 @@ _PROTOCOL_ASSIGNMENTS = ipaddress.ip_network("192.0.0.0/24")
 
 def document(url: str) -> bytes:
     """The body of a GET, at most DOCUMENT_MAX_BYTES. Raises FetchRefused."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.password:
-        raise FetchRefused("Give a URL that starts with http:// or https:// and holds no user or password.")
+    host = _host_header(url)
     timeouts = {
         "connect": CONNECT_SECONDS,
         "read": READ_SECONDS,
         "write": READ_SECONDS,
         "pool": CONNECT_SECONDS,
     }
-    headers = {
-        "Host": parts.netloc,
+    headers: dict[bytes | str, bytes | str] = {
+        "Host": host,
         "Accept": "application/json, application/yaml, */*;q=0.5",
         "User-Agent": "tool-portal",
     }
-    deadline = time.monotonic() + WHOLE_SECONDS
+    backend = _GuardedBackend(time.monotonic() + WHOLE_SECONDS)
     try:
         with (
-            httpcore.ConnectionPool(network_backend=_GuardedBackend(), retries=0) as pool,
+            httpcore.ConnectionPool(network_backend=backend, retries=0) as pool,
             pool.stream("GET", url, headers=headers, extensions={"timeout": timeouts}) as response,
         ):
             if response.status != 200:
@@ -96,13 +147,20 @@ def document(url: str) -> bytes:
                     raise FetchRefused(
                         f"The document is larger than {settings.DOCUMENT_MAX_BYTES // 1_000_000} MB."
                     )
-                if time.monotonic() > deadline:
-                    raise FetchRefused(f"The document took more than {WHOLE_SECONDS:.0f} s to arrive.")
             return bytes(body)
-    except (
-        httpcore.NetworkError,
-        httpcore.TimeoutException,
-        httpcore.ProtocolError,
-        httpcore.UnsupportedProtocol,
-    ):
+    except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
         raise FetchRefused(_UNREACHABLE) from None
+
+
+def _host_header(url: str) -> str:
+    """Host and port of a URL that may be asked for at all."""
+    if len(url) > MAX_URL:
+        raise FetchRefused(f"The URL is longer than {MAX_URL} characters.")
+    try:
+        parts = urlsplit(url)
+        plain = url.isascii() and url.isprintable() and " " not in url and parts.port != 0
+    except ValueError:
+        plain = False
+    if not plain or parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+        raise FetchRefused("Give a URL that starts with http:// or https:// and holds no user or password.")
+    return parts.netloc

@@ -37,8 +37,8 @@ def parse_tools(raw: bytes, *, name: str = "") -> ParsedDocument:
     left_out: list[LeftOut] = []
     for number, line in numbered:
         try:
-            spec = _spec(clean_value(json.loads(line)))
-        except (ValueError, RecursionError) as error:
+            spec = _spec(clean_value(_read(line)))
+        except ValueError as error:
             left_out.append(LeftOut(f"line {number}", str(error)))
             continue
         if spec.key in endpoints:
@@ -55,6 +55,15 @@ def parse_tools(raw: bytes, *, name: str = "") -> ParsedDocument:
     )  # fmt: skip
 
 
+def _read(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is no JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
 def _spec(line: Any) -> EndpointSpec:
     if not isinstance(line, dict):
         raise ValueError("is not a JSON object")
@@ -65,10 +74,10 @@ def _spec(line: Any) -> EndpointSpec:
         raise ValueError(f"has an id of {len(key)} characters; at most {ID_LENGTH} are kept")
     tool: dict[str, Any] = {}
     for field in _TEXTS:
-        if line.get(field) not in (None, ""):
-            tool[field] = str(line[field])
-    if line.get("domain"):
-        tool.setdefault("routing_domain", str(line["domain"]))
+        if text := _text(line, field):
+            tool[field] = text
+    if domain := _text(line, "domain"):
+        tool.setdefault("routing_domain", domain)
     for field in _LISTS:
         if line.get(field):
             tool[field] = _texts(line[field], field)
@@ -82,9 +91,9 @@ def _spec(line: Any) -> EndpointSpec:
         key=key,
         method="",
         path="",
-        name=str(line.get("name") or key)[:200],
-        title=str(line.get("title") or ""),
-        description=str(line.get("description") or ""),
+        name=(_text(line, "name") or key)[:200],
+        title=_text(line, "title"),
+        description=_text(line, "description"),
         tags=tuple(_texts(line.get("tags") or [], "tags")),
         input_schema=parameters,
         output_schema=output if isinstance(output, dict) else None,
@@ -95,7 +104,14 @@ def _spec(line: Any) -> EndpointSpec:
     )
 
 
+def _text(line: dict[str, Any], field: str) -> str:
+    value = line.get(field)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"has a {field} that is not a text")
+    return value or ""
+
+
 def _texts(value: Any, field: str) -> list[str]:
-    if not isinstance(value, list):
-        raise ValueError(f"has {field} that are not a list")
-    return [str(one) for one in value if str(one).strip()]
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f"has {field} that are not a list of texts")
+    return [one for one in value if one.strip()]

@@ -6,7 +6,7 @@ from typing import Any
 
 from portal.tenancy.models import Sensitivity
 from tools.imports.specs import EndpointSpec
-from tools.models import DescriptionSource, Lifecycle, Source, SourceKind, ToolType, Visibility
+from tools.models import DescriptionSource, Endpoint, Lifecycle, Source, SourceKind, ToolType, Visibility
 
 
 def endpoint_fields(spec: EndpointSpec) -> dict[str, Any]:
@@ -25,23 +25,21 @@ def endpoint_fields(spec: EndpointSpec) -> dict[str, Any]:
     }
 
 
-def tool_fields(spec: EndpointSpec, source: Source) -> dict[str, Any]:
+def tool_fields(endpoint: EndpointSpec | Endpoint, source: Source) -> dict[str, Any]:
     """The columns of Tool that a sync writes. A file of tools may say more of a tool than an API document can."""
-    extra = dict(spec.metadata.get("tool", {}))
-    given = {name: value for name, value in extra.items() if _allowed(name, value)}
     return {
-        "name": spec.name,
-        "description": spec.description,
+        "name": endpoint.name,
+        "description": endpoint.description,
         "description_source": DescriptionSource.ENDPOINT_SYNC,
-        "tags": list(spec.tags),
-        "parameters": spec.input_schema,
-        "output": spec.output_schema,
-        "annotations": spec.metadata.get("annotations", {}),
-        "lifecycle": Lifecycle.DEPRECATED if spec.deprecated else Lifecycle.ACTIVE,
+        "tags": list(endpoint.tags),
+        "parameters": endpoint.input_schema,
+        "output": endpoint.output_schema,
+        "annotations": endpoint.metadata.get("annotations", {}),
+        "lifecycle": Lifecycle.DEPRECATED if endpoint.deprecated else Lifecycle.ACTIVE,
         "source_protocol": source.kind,
         "tool_type": ToolType.MCP if source.kind == SourceKind.MCP else ToolType.API,
         "server": source.title if source.kind != SourceKind.MANUAL else "",
-        **given,
+        **endpoint.metadata.get("tool", {}),
     }
 
 
@@ -57,7 +55,11 @@ _LENGTHS = {
 }  # fmt: skip
 
 
-def _allowed(name: str, value: Any) -> bool:
-    if name in _CHOICES:
-        return value in _CHOICES[name]
-    return name not in _LENGTHS or len(value) <= _LENGTHS[name]
+def unfit(spec: EndpointSpec) -> str | None:
+    """Why no tool can be made of what a file says of it; a value that was quietly dropped could widen who sees the tool."""
+    for name, value in spec.metadata.get("tool", {}).items():
+        if name in _CHOICES and value not in _CHOICES[name]:
+            return f"its {name} {value!r} is none of {', '.join(_CHOICES[name])}"
+        if name in _LENGTHS and len(value) > _LENGTHS[name]:
+            return f"its {name} is longer than {_LENGTHS[name]} characters"
+    return None

@@ -10,11 +10,11 @@ from uuid import UUID
 from django.core.exceptions import ValidationError
 
 from portal.tenancy.context import tenant_context
-from tools.errors import CatalogueError
+from tools.errors import CatalogueError, Invalid
 from tools.imports import sandbox
 from tools.imports.apply import ImportReport, Origin, apply_document
 from tools.imports.specs import DocumentRefused, ParsedDocument
-from tools.models import SourceKind
+from tools.models import SourceKind, Tool
 
 SLUG_LENGTH = 100
 
@@ -57,7 +57,8 @@ def import_tools(
     namespace: str = "public",
     dry_run: bool = False,
 ) -> ImportReport:
-    """Imports a file of tools, one JSON object a line; adds and changes, and removes nothing."""
+    """Imports a file of tools, one JSON object a line, into `namespace`; adds and changes, and removes nothing. Raises
+    DocumentRefused or CatalogueError, and then nothing is stored."""
     document = sandbox.parse("tools", raw, name=PurePosixPath(name).name)
     origin = Origin(
         slug=slug or slug_of(name),
@@ -75,9 +76,11 @@ def _apply(
 ) -> ImportReport:
     try:
         with tenant_context(tenant_id):
+            Tool(namespace=origin.namespace or origin.slug).clean_fields(exclude=_ALL_BUT_NAMESPACE)
             return apply_document(document, origin, actor=actor, dry_run=dry_run)
     except ValidationError as error:
-        raise CatalogueError(" ".join(error.messages)) from error
+        raise Invalid(error.message_dict) from error
 
 
+_ALL_BUT_NAMESPACE = {field.name for field in Tool._meta.fields} - {"namespace"}
 __all__ = ["CatalogueError", "DocumentRefused", "import_openapi", "import_tools", "slug_of"]

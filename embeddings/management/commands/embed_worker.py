@@ -20,19 +20,16 @@ class Command(PortalCommand):
         parser.add_argument("--once", action="store_true", help="stop when no task is due")
 
     def run(self, **options: Any) -> None:
-        stop = threading.Event()
-
-        def end(*_: object) -> None:
-            stop.set()
-            worker.wake()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, end)
+        ends = {signal.SIGINT, signal.SIGTERM}
         if options["once"]:
+            stop = threading.Event()
+            for number in ends:
+                signal.signal(number, lambda *_: stop.set())
             done = worker.drain(stop=stop)
             self.show(options, {"stored": done.stored, "failed": done.failed}, f"{done.stored} embedded, {done.failed} failed.")
         else:
-            # In a thread, because a signal's handler may not touch an Event that its own thread waits for.
-            loop = threading.Thread(target=worker.serve, args=[stop], name="embedding-worker")
+            signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+            loop = worker.Loop()
             loop.start()
-            loop.join()
+            signal.sigwait(ends)
+            loop.finish()

@@ -9,7 +9,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -18,48 +17,139 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Tenant',
+            name="Tenant",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('slug', models.SlugField(max_length=63, unique=True)),
-                ('name', models.CharField(max_length=200)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("slug", models.SlugField(max_length=63, unique=True)),
+                ("name", models.CharField(max_length=200)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'ordering': ('slug',),
+                "ordering": ("slug",),
             },
         ),
         migrations.CreateModel(
-            name='Membership',
+            name="Membership",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('role', models.CharField(choices=[('viewer', 'Viewer (looks)'), ('operator', 'Operator (edits, imports, refreshes)'), ('admin', 'Admin (keys, settings, deletes)')], default='viewer', max_length=10)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenancy.tenant')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[
+                            ("viewer", "Viewer (looks)"),
+                            ("operator", "Operator (edits, imports, refreshes)"),
+                            ("admin", "Admin (keys, settings, deletes)"),
+                        ],
+                        default="viewer",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'id'), name='tenancy_membership_tenant_id'), models.UniqueConstraint(fields=('tenant', 'user'), name='membership_once'), models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'operator', 'admin'])), name='membership_role_known')],
+                "abstract": False,
+                "constraints": [
+                    models.UniqueConstraint(fields=("tenant", "id"), name="tenancy_membership_tenant_id"),
+                    models.UniqueConstraint(fields=("tenant", "user"), name="membership_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(("role__in", ["viewer", "operator", "admin"])),
+                        name="membership_role_known",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='ApiKey',
+            name="ApiKey",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=200)),
-                ('prefix', models.CharField(editable=False, max_length=16)),
-                ('digest', models.BinaryField(max_length=32, unique=True)),
-                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('search:read', 'Search Read'), ('tools:read', 'Tools Read'), ('tools:write', 'Tools Write'), ('tools:publish', 'Tools Publish'), ('sources:write', 'Sources Write'), ('jobs:run', 'Jobs Run'), ('executions:write', 'Executions Write'), ('admin', 'Admin')], max_length=32), size=None)),
-                ('max_sensitivity', models.CharField(choices=[('public', 'Public'), ('internal', 'Internal'), ('confidential', 'Confidential'), ('restricted', 'Restricted')], default='restricted', max_length=12)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('revoked_at', models.DateTimeField(blank=True, null=True)),
-                ('last_used_at', models.DateTimeField(blank=True, editable=False, null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('tenant', models.ForeignKey(default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenancy.tenant')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("name", models.CharField(max_length=200)),
+                ("prefix", models.CharField(editable=False, max_length=16)),
+                ("digest", models.BinaryField(max_length=32, unique=True)),
+                (
+                    "scopes",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(
+                            choices=[
+                                ("search:read", "Search Read"),
+                                ("tools:read", "Tools Read"),
+                                ("tools:write", "Tools Write"),
+                                ("tools:publish", "Tools Publish"),
+                                ("sources:write", "Sources Write"),
+                                ("jobs:run", "Jobs Run"),
+                                ("executions:write", "Executions Write"),
+                                ("admin", "Admin"),
+                            ],
+                            max_length=32,
+                        ),
+                        size=None,
+                    ),
+                ),
+                (
+                    "max_sensitivity",
+                    models.CharField(
+                        choices=[
+                            ("public", "Public"),
+                            ("internal", "Internal"),
+                            ("confidential", "Confidential"),
+                            ("restricted", "Restricted"),
+                        ],
+                        default="restricted",
+                        max_length=12,
+                    ),
+                ),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                ("last_used_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'id'), name='tenancy_apikey_tenant_id'), models.UniqueConstraint(fields=('tenant', 'name'), name='api_key_name_once'), models.CheckConstraint(condition=models.Q(('max_sensitivity__in', ['public', 'internal', 'confidential', 'restricted'])), name='api_key_sensitivity_known')],
+                "abstract": False,
+                "constraints": [
+                    models.UniqueConstraint(fields=("tenant", "id"), name="tenancy_apikey_tenant_id"),
+                    models.UniqueConstraint(fields=("tenant", "name"), name="api_key_name_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("max_sensitivity__in", ["public", "internal", "confidential", "restricted"])
+                        ),
+                        name="api_key_sensitivity_known",
+                    ),
+                ],
             },
         ),
     ]

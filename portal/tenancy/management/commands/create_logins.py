@@ -24,12 +24,12 @@ class Command(PortalCommand):
             for url, group in GROUP_OF_URL.items():
                 login = env.database(url)
                 name, password = sql.Identifier(str(login["USER"])), sql.Literal(login["PASSWORD"])
-                cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [login["USER"]])
+                cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [str(login["USER"])])
                 verb = sql.SQL("ALTER" if cursor.fetchone() else "CREATE")
                 cursor.execute(
-                    sql.SQL("{} ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS PASSWORD {}").format(
-                        verb, name, password
-                    )
+                    sql.SQL(
+                        "{} ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS PASSWORD {}"
+                    ).format(verb, name, password)
                 )
                 cursor.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(group), name))
                 made.append(str(login["USER"]))
