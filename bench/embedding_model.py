@@ -33,6 +33,7 @@ ODD = [
     "a " * 255,
 ]
 NEAR = 0.9999
+BATCH = 32
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -43,24 +44,27 @@ def passage(tool: dict[str, Any]) -> str:
     return " ".join([tool["name"], tool["description"] or "", *(tool["parameters"].get("properties") or {})])
 
 
-def queries_a_call(provider: SentenceTransformers, queries: list[str]) -> None:
-    times = []
+def query_times(provider: SentenceTransformers, queries: list[str]) -> str:
+    """One query a call. The processor's time is what the clock would show on a machine with nothing else to do."""
+    clock, processor = [], []
     for query in queries:
-        begin = time.perf_counter()
+        begin, begin_processor = time.perf_counter(), time.process_time()
         provider.embed([query], "query")
-        times.append((time.perf_counter() - begin) * 1000)
-    tokens = [provider.count_tokens(query) for query in queries]
-    print(
-        f"one query ({np.median(tokens):.0f} tokens): median {np.median(times):.1f} ms, "
-        f"p99 {np.percentile(times, 99):.1f} ms"
+        clock.append((time.perf_counter() - begin) * 1000)
+        processor.append((time.process_time() - begin_processor) * 1000)
+    figures = (
+        f"{name} median {np.median(ms):.1f}, p99 {np.percentile(ms, 99):.1f} ms"
+        for name, ms in (("clock", clock), ("processor", processor))
     )
+    return "; ".join(figures)
 
 
-def texts_a_second(provider: SentenceTransformers, texts: list[str], calls_of: int) -> float:
-    begin = time.perf_counter()
+def passage_speed(provider: SentenceTransformers, texts: list[str], calls_of: int) -> str:
+    begin, begin_processor = time.perf_counter(), time.process_time()
     for start in range(0, len(texts), calls_of):
         provider.embed(texts[start : start + calls_of], "passage")
-    return len(texts) / (time.perf_counter() - begin)
+    clock, processor = time.perf_counter() - begin, time.process_time() - begin_processor
+    return f"{len(texts) / clock:.0f} texts/s, {processor / len(texts) * 1000:.1f} ms of processor a text"
 
 
 def megabytes() -> str:
@@ -78,19 +82,20 @@ def measure(sets: Path, repeats: int) -> None:
     print(f"loaded in {time.perf_counter() - begin:.2f} s; before {before}; after {megabytes()}")
     queries = [row["query"] for row in rows(sets / "bfcl" / "queries.jsonl")]
     texts = [passage(row) for row in rows(sets / "bfcl" / "tools.jsonl")]
-    for _ in range(repeats):
-        queries_a_call(provider, queries)
-    print(f"then {megabytes()}")
-    tokens = [provider.count_tokens(text) for text in texts]
-    print(
-        f"passages: {len(texts)}, tokens median {np.median(tokens):.0f}, p99 {np.percentile(tokens, 99):.0f}"
-    )
-    for threads in (1, 2):
-        speeds = [texts_a_second(SentenceTransformers(threads=threads), texts, 32) for _ in range(repeats)]
+    for name, some in (("queries", queries), ("passages", texts)):
+        tokens = [provider.count_tokens(text) for text in some]
         print(
-            f"{threads} thread(s), 32 texts a call: {', '.join(f'{speed:.0f}' for speed in speeds)} texts/s"
+            f"{len(some)} {name}, tokens median {np.median(tokens):.0f}, p99 {np.percentile(tokens, 99):.0f}"
         )
+    for _ in range(repeats):
+        print(f"one query a call: {query_times(provider, queries)}")
     print(f"then {megabytes()}")
+    for threads in (1, 2):
+        provider = SentenceTransformers(threads=threads)
+        provider.embed(["warm up"], "query")
+        for _ in range(repeats):
+            print(f"{threads} thread(s), {BATCH} passages a call: {passage_speed(provider, texts, BATCH)}")
+        print(f"then {megabytes()}")
 
 
 def compare(sets: Path) -> bool:

@@ -32,8 +32,8 @@ class _Ringer:
         self._wanted.set()
         with self._start:
             if not self._started:
-                self._started = True
                 threading.Thread(target=self._publish_for_ever, name="embedding-bell", daemon=True).start()
+                self._started = True
 
     def _publish_for_ever(self) -> None:
         # A producer of our own: in the web nothing else loads Celery, and "the current app" would be a blank one.

@@ -116,7 +116,8 @@ class EntityEmbedding(TenantModel):
             ),
             models.CheckConstraint(
                 condition=~models.Q(status="ready")
-                | models.Q(vector__isnull=False, vector_hash=models.F("source_hash")),
+                # A comparison with NULL is no violation, hence the second `isnull`.
+                | models.Q(vector__isnull=False, vector_hash__isnull=False, vector_hash=models.F("source_hash")),
                 name="%(class)s_ready_is_current",
             ),
         ]

@@ -121,7 +121,8 @@ def want(
             },
         )
         has_work = dict(cursor.fetchall())
-        _forget(cursor, entity.type, [entity_id for entity_id, work in has_work.items() if not work])
+        # Also the tasks of another model: while processes change over one by one, the newest wish is the one that counts.
+        _forget(cursor, entity.type, list(has_work), but=[entity_id for entity_id, work in has_work.items() if work])
         return _ask(cursor, entity.type, [wish for wish in wishes if has_work.get(wish.entity_id)], priority)
 
 
@@ -176,11 +177,17 @@ def ask_again(
         return want(entity, wishes, refresh=refresh, priority=priority)
 
 
-def _forget(cursor: CursorWrapper, entity_type: str, entity_ids: list[uuid.UUID]) -> None:
+def _forget(
+    cursor: CursorWrapper, entity_type: str, entity_ids: Sequence[uuid.UUID], *, but: Sequence[uuid.UUID] = ()
+) -> None:
+    """Deletes the entities' tasks, of those in `but` only the ones of other models."""
     if entity_ids:
         cursor.execute(
-            "DELETE FROM embeddings_embeddingtask WHERE tenant_id = %s AND entity_type = %s AND entity_id = ANY(%s)",
-            [current_tenant(), entity_type, entity_ids],
+            """
+            DELETE FROM embeddings_embeddingtask WHERE tenant_id = %s AND entity_type = %s AND entity_id = ANY(%s)
+                AND NOT (entity_id = ANY(%s) AND model = %s)
+            """,
+            [current_tenant(), entity_type, list(entity_ids), list(but), settings.EMBEDDING_MODEL],
         )
 
 

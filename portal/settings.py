@@ -170,7 +170,6 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = True
 STATIC_URL = "static/"
-STATIC_ROOT = env.STATE / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True  # the repository's own vendored files; no build step
 WHITENOISE_AUTOREFRESH = DEBUG

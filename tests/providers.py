@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from embeddings.providers.base import Kind, ProviderError, Vectors
+from embeddings.text import source_hash
 
 
 def hash_vector(text: str, dimension: int = 384) -> np.ndarray:
@@ -24,40 +27,52 @@ def hash_vector(text: str, dimension: int = 384) -> np.ndarray:
 
 
 class HashEmbedder:
-    """Vectors from the hash of the text; `calls` counts texts."""
+    """Vectors from the hash of the text. `calls` holds the catalogue's texts it was given, and so does the file
+    TEST_EMBEDDER_LOG of other processes, one hash a line."""
 
     def __init__(self, *, model: str, dimension: int, **options: object) -> None:
         self.model, self.dimension = model, dimension
         self.calls: list[str] = []
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
-        self.calls += texts
+        if kind == "passage":
+            self.note(texts)
         return np.stack([hash_vector(text, self.dimension) for text in texts])
+
+    def note(self, texts: Sequence[str]) -> None:
+        self.calls += texts
+        if log := os.environ.get("TEST_EMBEDDER_LOG"):
+            with Path(log).open("a", encoding="utf-8") as file:
+                file.write("".join(f"{source_hash(text)}\n" for text in texts))
 
     def truncates(self, text: str) -> bool:
         return False
 
 
 class SlowEmbedder(HashEmbedder):
-    """Waits TEST_EMBEDDER_SECONDS in each call."""
+    """Waits TEST_EMBEDDER_SECONDS in each call for the catalogue."""
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
-        time.sleep(float(os.environ.get("TEST_EMBEDDER_SECONDS", "0.2")))
-        return super().embed(texts, kind)
+        vectors = super().embed(texts, kind)
+        if kind == "passage":
+            time.sleep(float(os.environ.get("TEST_EMBEDDER_SECONDS", "0.2")))
+        return vectors
 
 
 class GatedEmbedder(HashEmbedder):
-    """Tells when a call has begun and waits to be let through: a slow provider under the test's control."""
+    """Holds the first call for the catalogue until the test lets it go on: a slow provider under the test's control."""
 
-    begun = threading.Event()
-    go_on = threading.Event()
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.begun, self.go_on = threading.Event(), threading.Event()
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
-        if kind == "passage":
+        vectors = super().embed(texts, kind)
+        if kind == "passage" and not self.begun.is_set():
             self.begun.set()
             if not self.go_on.wait(20):
                 raise TimeoutError("the test did not open the gate")
-        return super().embed(texts, kind)
+        return vectors
 
 
 class DownEmbedder(HashEmbedder):
@@ -69,11 +84,33 @@ class DownEmbedder(HashEmbedder):
         return super().embed(texts, kind)
 
 
+class KillerEmbedder(HashEmbedder):
+    """Kills its process over a text that holds the word deadly."""
+
+    die: Callable[[], object] = staticmethod(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
+        vectors = super().embed(texts, kind)
+        if any("deadly" in text for text in texts):
+            self.die()
+        return vectors
+
+
+class WrongEmbedder(HashEmbedder):
+    """Replies as its attribute `reply` says: a provider that keeps no contract."""
+
+    reply: Callable[[Vectors], Any] = staticmethod(lambda vectors: vectors)
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> Any:
+        return self.reply(super().embed(texts, kind))
+
+
 class PoisonEmbedder(HashEmbedder):
     """Fails the whole batch when a text in it holds the word poison (`permanent poison`: for good)."""
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
+        self.note(texts)
         for text in texts:
             if "poison" in text:
                 raise ProviderError("this text cannot be embedded", permanent="permanent poison" in text)
-        return super().embed(texts, kind)
+        return np.stack([hash_vector(text, self.dimension) for text in texts])

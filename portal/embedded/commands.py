@@ -32,7 +32,7 @@ EXTERNAL = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_ADMIN_URL", "REDIS_
 ANSWER_SECONDS = 60
 DOWN_SECONDS = 20
 REVIVE_SECONDS = 2
-FIRST_QUESTION = "list the pets that are for sale"
+FIRST_QUESTION = "what time is it in Tokyo"  # the demo catalogue answers it
 
 
 class Ended(Exception):
@@ -99,7 +99,9 @@ def down(root: Path) -> None:
             os.kill(pid, signal.SIGTERM)
             asked = pid
         if time.monotonic() > deadline:
-            raise ServiceError(f"Process {pid} did not end within {DOWN_SECONDS} s; end it with: kill -9 {pid}")
+            raise ServiceError(
+                f"Process {pid} did not end within {DOWN_SECONDS} s; end it with: kill -9 {pid}"
+            )
         time.sleep(POLL_SECONDS)
     say("Stopped." if asked else "Tool Portal does not run in this folder.")
 
@@ -137,7 +139,7 @@ def _run(root: Path, project: Project | None, signals: Signals, host: str, port:
         "PORT": str(port),
         "PYTHONUNBUFFERED": "1",
         # Everyone who runs `make up` as root knows; Celery would say it in ten lines at each start.
-        "PYTHONWARNINGS": "ignore:You're running the worker",
+        "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS") or "ignore:You're running the worker",
     }
     started = time.monotonic()
     command = [sys.executable, *PREPARE.command[1:]]

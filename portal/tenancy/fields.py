@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db import models
-from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.models.constraints import BaseConstraint
 
 
@@ -35,7 +34,7 @@ class CompositeForeignKey(BaseConstraint):
         self.column, self.table, self.on_delete = column, table, on_delete
         super().__init__(name=name)
 
-    def constraint_sql(self, model: Any, schema_editor: BaseDatabaseSchemaEditor) -> str:
+    def constraint_sql(self, model: Any, schema_editor: Any) -> str:
         quote = schema_editor.quote_name
         action = f"SET NULL ({quote(self.column)})" if self.on_delete == "SET NULL" else self.on_delete
         return (
@@ -43,10 +42,10 @@ class CompositeForeignKey(BaseConstraint):
             f"REFERENCES {quote(self.table)} (tenant_id, id) ON DELETE {action} DEFERRABLE INITIALLY DEFERRED"
         )
 
-    def create_sql(self, model: Any, schema_editor: BaseDatabaseSchemaEditor) -> str:
+    def create_sql(self, model: Any, schema_editor: Any) -> str:
         return f"ALTER TABLE {schema_editor.quote_name(model._meta.db_table)} ADD {self.constraint_sql(model, schema_editor)}"
 
-    def remove_sql(self, model: Any, schema_editor: BaseDatabaseSchemaEditor) -> str:
+    def remove_sql(self, model: Any, schema_editor: Any) -> str:
         quote = schema_editor.quote_name
         return f"ALTER TABLE {quote(model._meta.db_table)} DROP CONSTRAINT {quote(self.name)}"
 

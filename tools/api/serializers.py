@@ -56,7 +56,7 @@ class SearchSerializer(serializers.Serializer[Any]):
 
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, dict):
-            raise serializers.ValidationError("Send a JSON object.")
+            raise serializers.ValidationError({"non_field_errors": ["Send a JSON object."]})
         flat = {ALIASES.get(name, name): value for name, value in data.items()}
         if isinstance(flat.get("filters"), dict):
             inside = {ALIASES.get(name, name): value for name, value in flat.pop("filters").items()}
@@ -75,7 +75,7 @@ class ImportSerializer(serializers.Serializer[Any]):
     """The upload of an OpenAPI document as a form."""
 
     document = serializers.FileField()
-    source = serializers.CharField(max_length=100, default="", allow_blank=True)
+    source = serializers.CharField(max_length=100, default="", allow_blank=True)  # type: ignore[assignment]
     dry_run = serializers.BooleanField(default=False)
 
     def to_internal_value(self, data: Any) -> Any:
@@ -91,7 +91,7 @@ class ImportSerializer(serializers.Serializer[Any]):
 class ToolSerializer(serializers.ModelSerializer[Tool]):
     """A tool in full."""
 
-    source = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
+    source = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)  # type: ignore[assignment]
     embedding_status = serializers.SerializerMethodField()
 
     class Meta:

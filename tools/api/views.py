@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
@@ -53,10 +54,8 @@ def visible_tools(caller: Caller) -> QuerySet[Tool]:
 def find_tool(caller: Caller, ref: str, namespace: str) -> Tool:
     """By UUID, or by tool_id within the namespace. A foreign and an unknown one give the same 404."""
     tool = None
-    try:
+    with suppress(ValueError):
         tool = visible_tools(caller).filter(pk=UUID(ref)).first()
-    except ValueError:
-        pass
     # A tool_id may look like a UUID, too.
     tool = tool or visible_tools(caller).filter(tool_id=ref, namespace=namespace).first()
     if tool is None:
@@ -187,7 +186,7 @@ class ToolListView(APIView):
             if not filtered.is_valid():
                 raise ValidationError(filtered.errors)
             pages = ToolPages()
-            rows = pages.paginate_queryset(filtered.qs, request, view=self)
+            rows: list[Tool] | None = pages.paginate_queryset(filtered.qs, request, view=self)
             return pages.get_paginated_response(ToolSerializer(rows, many=True).data)
 
     def post(self, request: Request) -> Response:

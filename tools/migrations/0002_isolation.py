@@ -30,6 +30,11 @@ class Migration(migrations.Migration):
             for table in ("tools_sourceevent", "tools_toolevent", "tools_manualoverrideevent")
             for operation in (isolate(table, worker=""), append_only(table))
         ),
+        # Every event carries its own context, so nobody needs the table that would hold all tenants' beside each other.
+        migrations.RunSQL(
+            "REVOKE ALL ON pghistory_context FROM portal_app",
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON pghistory_context TO portal_app",
+        ),
         migrations.RunSQL(
             VECTORS, "ALTER TABLE tools_toolembedding DROP CONSTRAINT toolembedding_vector_normalised"
         ),

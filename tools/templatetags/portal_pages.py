@@ -31,13 +31,19 @@ def ago(moment: datetime | None) -> SafeString | str:
     seconds = (timezone.now() - moment).total_seconds()
     distance = abs(seconds)
     words = next(
-        (f"{int(distance // size)} {unit}" for limit, size, unit in _STEPS if distance < limit), f"{moment:%d %b %Y}"
+        (f"{int(distance // size)} {unit}" for limit, size, unit in _STEPS if distance < limit),
+        f"{moment:%d %b %Y}",
     )
     if distance < _STEPS[-1][0]:
         words = f"{words} ago" if seconds >= 0 else f"in {words}"
     if distance < 2:
         words = "just now"
-    return format_html('<time datetime="{}" title="{} UTC">{}</time>', moment.isoformat(), f"{moment:%Y-%m-%d %H:%M:%S}", words)
+    return format_html(
+        '<time datetime="{}" title="{} UTC">{}</time>',
+        moment.isoformat(),
+        f"{moment:%Y-%m-%d %H:%M:%S}",
+        words,
+    )
 
 
 @register.simple_tag(takes_context=True)

@@ -58,7 +58,9 @@ def _answer(view: PageView, request: PageRequest, role: str, *args: Any, **kwarg
     if request.member is None:
         return render(request, "errors/no_tenant.html", status=403)
     if not request.member.may(role):
-        raise PermissionDenied(f"This needs the role {Role(role)}; you are {request.member.role} in {request.member.name}.")
+        raise PermissionDenied(
+            f"This needs the role {Role(role)}; you are {request.member.role} in {request.member.name}."
+        )
     return view(request, *args, **kwargs)
 
 

@@ -59,7 +59,9 @@ def merge(current: Tool, seen: Mapping[str, Any] | None, form: ToolForm) -> Merg
             label=str(form[name].label),
             theirs=as_text(theirs),
             yours=as_text(yours),
-            diff=word_diff(as_text(yours), as_text(theirs)) if untouched else word_diff(as_text(theirs), as_text(yours)),
+            diff=word_diff(as_text(yours), as_text(theirs))
+            if untouched
+            else word_diff(as_text(theirs), as_text(yours)),
             contested=contested,
         )
         (taken_over if untouched else differing).append(entry)

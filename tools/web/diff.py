@@ -11,6 +11,7 @@ from typing import Any
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 # The comparison is quadratic at worst; past this the texts are shown one after the other.
 _MOST_WORDS = 3000
+_BRIDGE = 4  # characters: an equal stretch shorter than this is no landmark for the eye
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +33,28 @@ def word_diff(old: str, new: str) -> list[Segment]:
 
 
 def _segments(before: list[str], after: list[str]) -> Iterator[Segment]:
-    for tag, from_old, to_old, from_new, to_new in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag == "equal":
-            yield Segment("same", "".join(before[from_old:to_old]))
-            continue
-        if to_old > from_old:
-            yield Segment("gone", "".join(before[from_old:to_old]))
-        if to_new > from_new:
-            yield Segment("new", "".join(after[from_new:to_new]))
+    """Runs of changes joined over what little stands between them, so that whole phrases are read, not single words."""
+    gone: list[str] = []
+    new: list[str] = []
+    blocks = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    for place, (tag, from_old, to_old, from_new, to_new) in enumerate(blocks):
+        same = "".join(before[from_old:to_old]) if tag == "equal" else ""
+        is_bridge = 0 < place < len(blocks) - 1 and len(same.strip()) < _BRIDGE and "\n" not in same
+        if tag == "equal" and not is_bridge:
+            yield from _changed(gone, new)
+            gone, new = [], []
+            yield Segment("same", same)
+        else:
+            gone += before[from_old:to_old]
+            new += after[from_new:to_new]
+    yield from _changed(gone, new)
+
+
+def _changed(gone: list[str], new: list[str]) -> Iterator[Segment]:
+    if gone:
+        yield Segment("gone", "".join(gone))
+    if new:
+        yield Segment("new", "".join(new))
 
 
 def as_text(value: Any) -> str:

@@ -37,6 +37,7 @@ BADGES = {
         Badge("failed", "Failed", "x-octagon-fill", "No vector could be made; found by keyword only."),
         Badge("disabled", "Disabled", "slash-circle", "Embedding is switched off; found by keyword only."),
         Badge("blank", "Blank", "dash-circle-dotted", "There is no text to embed."),
+        Badge("inactive", "Inactive", "power", "Inactive tools are neither embedded nor searched."),
         Badge("none", "Not embedded", "question-circle", "Nobody has asked for a vector yet."),
     )
 }
@@ -54,6 +55,8 @@ def embedding_of(tool: Tool) -> ToolEmbedding | None:
 
 
 def badge_of(tool: Tool) -> Badge:
+    if not tool.active:
+        return BADGES["inactive"]
     row = embedding_of(tool)
     return BADGES[row.status if row else "none"]
 
@@ -77,15 +80,19 @@ class Card:
     @property
     def is_waiting(self) -> bool:
         """Whether something will change by itself, so that asking again makes sense."""
-        return self.tool.active and (self.badge.is_waiting or self.is_refreshing)
+        return self.badge.is_waiting or self.is_refreshing
 
     @property
     def can_refresh(self) -> bool:
-        return self.tool.active and self.badge.status not in {"blank", "disabled"}
+        return self.badge.status not in {"blank", "disabled", "inactive"}
 
     @property
     def is_current(self) -> bool:
-        return self.row is not None and self.row.vector_hash is not None and self.row.vector_hash == self.row.source_hash
+        return (
+            self.row is not None
+            and self.row.vector_hash is not None
+            and self.row.vector_hash == self.row.source_hash
+        )
 
     @property
     def serves_old_vector(self) -> bool:

@@ -48,7 +48,9 @@ def refresh_embedding(request: PageRequest, pk: UUID) -> HttpResponse:
         if services.refresh_embeddings(pks=[pk]):
             messages.success(request, "Embedding refresh queued.")
         else:
-            messages.warning(request, "Nothing was queued: the tool is inactive, has no text, or embedding is disabled.")
+            messages.warning(
+                request, "Nothing was queued: the tool is inactive, has no text, or embedding is disabled."
+            )
     except CatalogueError as error:
         messages.error(request, str(error))
     if not request.htmx:
@@ -80,7 +82,7 @@ def refresh_selected(request: PageRequest) -> HttpResponse:
 def badges(request: PageRequest) -> HttpResponse:
     """One poll for all waiting rows of a list: badges that changed arrive out of band, the rest waits on."""
     ids = _uuids(request.GET.getlist("id"))[:_MOST_BADGES]
-    tools = Tool.objects.filter(pk__in=ids).only("pk", "name").prefetch_related(with_embeddings())
+    tools = Tool.objects.filter(pk__in=ids).only("pk", "active").prefetch_related(with_embeddings())
     rows = [(tool, badge_of(tool)) for tool in tools]
     count = poll_count(request)
     context = {
@@ -94,7 +96,10 @@ def badges(request: PageRequest) -> HttpResponse:
 
 def _tool(pk: UUID) -> Tool:
     tool: Tool | None = (
-        Tool.objects.select_related("source", "endpoint").prefetch_related(with_embeddings()).filter(pk=pk).first()
+        Tool.objects.select_related("source", "endpoint")
+        .prefetch_related(with_embeddings())
+        .filter(pk=pk)
+        .first()
     )
     if tool is None:
         raise Http404("There is no such tool here.")

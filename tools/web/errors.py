@@ -17,9 +17,16 @@ log = logging.getLogger(__name__)
 
 
 def _page(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
-    context: dict[str, Any] = {"status": status, "title": title, "text": text, "request_id": request_id(request)}
+    context: dict[str, Any] = {
+        "status": status,
+        "title": title,
+        "text": text,
+        "request_id": request_id(request),
+    }
     fragment = getattr(request, "htmx", False)
-    answer = render(request, "errors/error.html#alert" if fragment else "errors/error.html", context, status=status)
+    answer = render(
+        request, "errors/error.html#alert" if fragment else "errors/error.html", context, status=status
+    )
     answer["X-Request-ID"] = context["request_id"]
     return answer
 
@@ -51,5 +58,8 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 def server_error(request: HttpRequest) -> HttpResponse:
     log.error("request %s failed", request_id(request))
     return _page(
-        request, 500, "Something went wrong", "Nothing of this step was stored. The request id below finds it in the log."
+        request,
+        500,
+        "Something went wrong",
+        "Nothing of this step was stored. The request id below finds it in the log.",
     )

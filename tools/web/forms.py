@@ -98,9 +98,7 @@ class ToolForm(PortalForm):
         widget=forms.Textarea(attrs={"rows": 8}),
         help_text="What the tool does and when to use it, in the words people ask with. Markdown is shown as such.",
     )
-    tags = LinesField(
-        required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="One a line."
-    )
+    tags = LinesField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="One a line.")
     use_cases = LinesField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 4}),
@@ -115,6 +113,7 @@ class ToolForm(PortalForm):
     visibility = forms.ChoiceField(choices=Visibility.choices)
     owner = forms.CharField(max_length=200, required=False)
     semantic_weight = forms.FloatField(
+        initial=1.0,
         min_value=0.1,
         max_value=3.0,
         widget=forms.NumberInput(attrs={"step": "0.1"}),
@@ -141,7 +140,9 @@ class NewToolForm(ToolForm):
         max_length=TOOL_ID_LENGTH,
         label="Tool ID",
         help_text="How agents call it. Letters, digits, dots, dashes and underscores; it cannot be changed later.",
-        error_messages={"invalid": "Use letters, digits, dots, dashes and underscores, starting with a letter or digit."},
+        error_messages={
+            "invalid": "Use letters, digits, dots, dashes and underscores, starting with a letter or digit."
+        },
     )
     namespace = forms.RegexField(
         SLUG_PATTERN,
@@ -158,7 +159,9 @@ class ImportForm(PortalForm):
     document = forms.FileField(
         required=False,
         label="File",
-        widget=forms.ClearableFileInput(attrs={"accept": ".json,.yaml,.yml,application/json,application/yaml"}),
+        widget=forms.ClearableFileInput(
+            attrs={"accept": ".json,.yaml,.yml,application/json,application/yaml"}
+        ),
         help_text="OpenAPI 2.0 or 3.x as JSON or YAML, up to 20 MB.",
     )
     url = forms.URLField(
@@ -194,7 +197,9 @@ class ImportForm(PortalForm):
             )
         upload = cleaned.get("document")
         if upload and upload.size > settings.DOCUMENT_MAX_BYTES:
-            self.add_error("document", f"The document is larger than {settings.DOCUMENT_MAX_BYTES // 1_000_000} MB.")
+            self.add_error(
+                "document", f"The document is larger than {settings.DOCUMENT_MAX_BYTES // 1_000_000} MB."
+            )
         if cleaned.get("text") and not cleaned.get("source"):
             self.add_error("source", "A pasted document has no file name: say what its source is called.")
         return cleaned

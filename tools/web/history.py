@@ -15,7 +15,9 @@ from tools.web.diff import Segment, as_text, word_diff
 
 PAGE = 25
 # Bookkeeping of a row; its meaning is told by the other fields.
-_SILENT = {"id", "tenant_id", "version", "updated_by", "created_at", "made_at", "made_by", "download_count", "source_id"}
+_SILENT = {
+    "id", "tenant_id", "version", "updated_by", "description_source", "created_at", "download_count", "source_id",
+}  # fmt: skip
 _VERBS = {"insert": "created", "update": "changed", "delete": "deleted"}
 
 
@@ -53,7 +55,9 @@ def _entries(model: type[Any], which: Mapping[str, Any], wanted: int) -> Iterabl
     event_model = apps.get_model("tools", f"{model.__name__}Event")
     rows = list(event_model.objects.filter(**which).order_by("-pgh_id").values()[: wanted + 1])
     for index, row in enumerate(rows[:wanted]):
-        before = next((older for older in rows[index + 1 :] if older["pgh_obj_id"] == row["pgh_obj_id"]), None)
+        before = next(
+            (older for older in rows[index + 1 :] if older["pgh_obj_id"] == row["pgh_obj_id"]), None
+        )
         yield (_tool_entry if model is Tool else _override_entry)(model, row, before)
 
 
@@ -64,22 +68,23 @@ def _tool_entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, A
             name = field.attname
             if name in row and name not in _SILENT and row[name] != before[name]:
                 changes.append(Change(_words(field.verbose_name), _field_diff(before[name], row[name])))
-    return Entry(row["pgh_created_at"], _who(row), f"Tool {_VERBS[row['pgh_label']]}", changes, row["version"])
+    return Entry(
+        row["pgh_created_at"], _who(row), f"Tool {_VERBS[row['pgh_label']]}", changes, row["version"]
+    )
 
 
 def _override_entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] | None) -> Entry:
     label, field = row["pgh_label"], row["field"]
     if label == "insert":
-        what = f"Imported {field} overridden"
-        changes = [Change(_words(field), _field_diff(row["imported_value"], row["value"]))]
+        # What was changed stands in the tool's own event of the same edit.
+        what, changes = f"Imported {field} overridden", []
     elif label == "delete":
         what, changes = f"Override of {field} removed", []
     elif before is not None and before["value"] == row["value"]:
         what = f"Override of {field} kept over a newer imported text"
         changes = [Change("Imported text", _field_diff(before["imported_value"], row["imported_value"]))]
     else:
-        what = f"Override of {field} changed"
-        changes = [Change(_words(field), _field_diff(before["value"] if before else "", row["value"]))]
+        what, changes = f"Override of {field} changed", []
     return Entry(row["pgh_created_at"], _who(row), what, changes, None)
 
 

@@ -58,7 +58,9 @@ def type_of(schema: Any, depth: int = 0) -> str:
         return reference.rsplit("/", 1)[-1]
     for union in ("anyOf", "oneOf"):
         if isinstance(schema.get(union), list):
-            return " or ".join(dict.fromkeys(type_of(inner, depth + 1) for inner in schema[union][:4])) or "any"
+            return (
+                " or ".join(dict.fromkeys(type_of(inner, depth + 1) for inner in schema[union][:4])) or "any"
+            )
     named = schema.get("type")
     if isinstance(named, list):
         return " or ".join(str(one) for one in named)

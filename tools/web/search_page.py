@@ -46,16 +46,27 @@ class ShownHit:
 @member_page()
 def search_page(request: PageRequest) -> HttpResponse:
     """The form, and below it the answer to `?q=`; `#answer` for htmx."""
-    text = " ".join(request.GET.get("q", "").split())
+    text = " ".join(request.GET.get("q", "").replace("\x00", " ").split())
     size = request.GET.get("top_k", "")
     top_k = int(size) if size in map(str, SIZES) else SIZES[1]
     context: dict[str, Any] = {"q": text, "top_k": top_k, "sizes": SIZES, "examples": EXAMPLES}
     if len(text) > MAX_QUERY_LENGTH:
-        context["error"] = f"A question has at most {MAX_QUERY_LENGTH:,} characters; this one has {len(text):,}."
+        context["error"] = (
+            f"A question has at most {MAX_QUERY_LENGTH:,} characters; this one has {len(text):,}."
+        )
     elif text:
         answer = search(request.member.tenant_id, SearchQuery(text=text, top_k=top_k))
-        context |= {"answer": answer, "hits": _shown(answer), "reasons": [REASONS.get(one, one) for one in answer.degraded]}
-    return render(request, "search.html#answer" if request.htmx else "search.html", context, status=422 if "error" in context else 200)
+        context |= {
+            "answer": answer,
+            "hits": _shown(answer),
+            "reasons": [REASONS.get(one, one) for one in answer.degraded],
+        }
+    return render(
+        request,
+        "search.html#answer" if request.htmx else "search.html",
+        context,
+        status=422 if "error" in context else 200,
+    )
 
 
 def _shown(answer: SearchAnswer) -> list[ShownHit]:

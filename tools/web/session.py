@@ -26,7 +26,12 @@ def set_theme(request: HttpRequest) -> HttpResponse:
     chosen = request.POST.get("theme", "")
     if chosen in THEMES:
         answer.set_cookie(
-            "theme", chosen, max_age=_YEAR, httponly=True, samesite="Lax", secure=settings.SESSION_COOKIE_SECURE
+            "theme",
+            chosen,
+            max_age=_YEAR,
+            httponly=True,
+            samesite="Lax",
+            secure=settings.SESSION_COOKIE_SECURE,
         )
     return answer
 

@@ -60,7 +60,9 @@ def tool_page(request: PageRequest, pk: UUID) -> HttpResponse:
         "badge": badge_of(tool),
         "description": to_html(tool.description),
         "parameters": parameters_of(tool.parameters),
-        "parameters_json": json.dumps(tool.parameters, indent=2, ensure_ascii=False) if tool.parameters else "",
+        "parameters_json": json.dumps(tool.parameters, indent=2, ensure_ascii=False)
+        if tool.parameters
+        else "",
         "overrides": [_shown(tool, override) for override in tool.overrides.all()] if tool.endpoint else [],
         "source_text": text,
     }
@@ -85,7 +87,14 @@ def history_page(request: PageRequest, pk: UUID) -> HttpResponse:
     given = request.GET.get("page", "")
     page = min(int(given), 1000) if given.isascii() and given.isdigit() and 0 < len(given) < 6 else 1
     entries, has_older = tool_history(tool.pk, page=max(page, 1))
-    context = {"tool": tool, "badge": badge_of(tool), "tab": "history", "entries": entries, "page": page, "has_older": has_older}
+    context = {
+        "tool": tool,
+        "badge": badge_of(tool),
+        "tab": "history",
+        "entries": entries,
+        "page": page,
+        "has_older": has_older,
+    }
     return render(request, "tools/history.html", context)
 
 

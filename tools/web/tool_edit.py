@@ -18,6 +18,7 @@ from tools.models import Tool
 from tools.web.access import PageRequest, actor, member_page
 from tools.web.conflict import merge, seen_version
 from tools.web.diff import as_text
+from tools.web.embedding_state import badge_of
 from tools.web.forms import NewToolForm, ToolForm
 from tools.web.tool_detail import find_tool
 
@@ -34,7 +35,9 @@ def edit_tool(request: PageRequest, pk: UUID) -> HttpResponse:
         return _form_page(request, tool, form, status=422)
     version = form.cleaned_data["version"] or 0
     try:
-        saved = services.update_tool(pk=pk, expected_version=version, changes=form.changes(), actor=actor(request))
+        saved = services.update_tool(
+            pk=pk, expected_version=version, changes=form.changes(), actor=actor(request)
+        )
     except StaleVersion as error:
         return _conflict_page(request, error, form)
     except Invalid as error:
@@ -66,9 +69,12 @@ def _conflict_page(request: PageRequest, error: StaleVersion, form: ToolForm) ->
     return _form_page(request, current, again, status=409, merge=merged, stale=str(error))
 
 
-def _form_page(request: PageRequest, tool: Tool, form: ToolForm, *, status: int = 200, **more: Any) -> HttpResponse:
+def _form_page(
+    request: PageRequest, tool: Tool, form: ToolForm, *, status: int = 200, **more: Any
+) -> HttpResponse:
     context = {
         "tool": tool,
+        "badge": badge_of(tool),
         "form": form,
         "overridden": {
             override.field: as_text(embedding.imported_value(tool, override.field))
@@ -123,7 +129,9 @@ def set_active(request: PageRequest, pk: UUID) -> HttpResponse:
     else:
         messages.success(
             request,
-            "Activated. Agents find this tool again." if wanted else "Deactivated. Agents no longer find this tool.",
+            "Activated. Agents find this tool again."
+            if wanted
+            else "Deactivated. Agents no longer find this tool.",
         )
     return redirect("tool", pk=pk)
 

@@ -13,6 +13,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 from django_htmx.http import push_url, replace_url
 
+from embeddings.models import EmbeddingStatus
 from tools.filters import ToolFilter
 from tools.models import ManualOverride, Source, Tool
 from tools.web.access import PageRequest, member_page
@@ -26,7 +27,10 @@ class ToolPageFilter(ToolFilter):
     """The API's filters, and the inactive tools that only people see."""
 
     active = django_filters.ChoiceFilter(
-        choices=[("no", "Inactive"), ("all", "All")], method="by_activity", label="State", empty_label="Active"
+        choices=[("no", "Inactive"), ("all", "All")],
+        method="by_activity",
+        label="State",
+        empty_label="Active",
     )
 
     def by_activity(self, tools: QuerySet[Tool], name: str, value: str) -> QuerySet[Tool]:
@@ -75,13 +79,16 @@ def tool_list(request: PageRequest) -> HttpResponse:
         "page_sizes": PAGE_SIZES,
         "chips": _chips(given),
         "active_filters": _active_filters(filtered, given),
-        "waiting": [tool.pk for tool, badge in rows if badge.is_waiting and tool.active],
+        "waiting": [tool.pk for tool, badge in rows if badge.is_waiting],
         "poll_seconds": poll_seconds(0),
         "next_count": 1,
         "here": _url(given),
     }
     if not request.htmx:
-        context |= {"options": _options(), "catalogue_is_empty": not page.paginator.count and not Tool.objects.exists()}
+        context |= {
+            "options": _options(),
+            "catalogue_is_empty": not page.paginator.count and not Tool.objects.exists(),
+        }
         return render(request, "tools/list.html", context)
     answer = render(request, "tools/list.html#results", context)
     # Typing replaces the address; everything else is a step that Back takes back.
@@ -130,7 +137,8 @@ def _chips(given: QueryDict) -> list[Chip]:
     others.pop("embedding_status", None)
     found = ToolPageFilter(others, queryset=Tool.objects.all()).qs.order_by()
     counts: dict[str, int] = {
-        status or "none": count for status, count in found.values_list("embeddings__status").annotate(Count("pk"))
+        status or "none": count
+        for status, count in found.values_list("embeddings__status").annotate(Count("pk"))
     }
     chosen = given.get("embedding_status")
     return [
@@ -141,7 +149,7 @@ def _chips(given: QueryDict) -> list[Chip]:
             url=_url(given, embedding_status=None if status == chosen else status),
         )
         for status, badge in BADGES.items()
-        if status != "none"
+        if status in EmbeddingStatus.values
     ]
 
 
@@ -169,5 +177,3 @@ def _active_filters(filtered: ToolPageFilter, given: QueryDict) -> list[ActiveFi
 def _ignored(filtered: ToolPageFilter, given: QueryDict) -> list[str]:
     """Filters of an old link that no longer mean anything; they are left out with a notice."""
     return [f"{filtered.filters[name].label} “{given.get(name)}”" for name in filtered.errors]
-
-

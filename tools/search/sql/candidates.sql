@@ -45,7 +45,6 @@ CREATE FUNCTION tools_search_candidates(
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
-SET plan_cache_mode = force_custom_plan
 SET hnsw.ef_search = 100
 SET hnsw.iterative_scan = relaxed_order
 AS $$
@@ -149,7 +148,7 @@ BEGIN
     WHERE term.place = 1 OR term.postings <= postings_budget;
 
     -- The keyword arm, and the fusion. Each arm's score is also looked up for what only the other arm found; a tool
-    -- without a vector is judged by its words alone.
+    -- without a vector is taken for as similar as the candidates are on average.
     RETURN QUERY EXECUTE format($query$
         WITH matched AS MATERIALIZED (
             SELECT posting.tool_id AS id, sum(posting.weight * term.rarity) AS score
@@ -174,7 +173,9 @@ BEGIN
                        WHERE $6 IS NOT NULL AND embedding.entity_id = found.id AND %4$s)) AS similarity
             FROM found LEFT JOIN matched ON matched.id = found.id
         ), best AS (
-            SELECT nullif(greatest(max(similarity), 0), 0) AS similarity, nullif(max(keyword_score), 0) AS keyword_score FROM candidate
+            SELECT nullif(greatest(max(similarity), 0), 0) AS similarity, avg(similarity) AS mean_similarity,
+                   nullif(max(keyword_score), 0) AS keyword_score
+            FROM candidate
         ), trust AS (
             -- A question that spells out the names of its matches is better served by words, any other by meaning.
             SELECT coalesce($9, 0.75 - 0.5 * avg(1 - length(ts_delete(name.lexemes, $11))::double precision / nullif(length(name.lexemes), 0)), 0.75)
@@ -185,9 +186,10 @@ BEGIN
         )
         SELECT candidate.id,
                CASE WHEN $8 = 'rrf' THEN coalesce(share / (60 + candidate.semantic_rank), 0) + coalesce((1 - share) / (60 + candidate.keyword_rank), 0)
-                    WHEN candidate.similarity IS NULL THEN candidate.keyword_score / best.keyword_score
+                    WHEN best.similarity IS NULL THEN candidate.keyword_score / best.keyword_score
                     WHEN best.keyword_score IS NULL THEN candidate.similarity / best.similarity
-                    ELSE share * coalesce(candidate.similarity / best.similarity, 0) + (1 - share) * candidate.keyword_score / best.keyword_score
+                    ELSE share * coalesce(candidate.similarity, best.mean_similarity) / best.similarity
+                         + (1 - share) * candidate.keyword_score / best.keyword_score
                END AS score,
                CASE WHEN candidate.keyword_rank IS NULL THEN 'semantic' WHEN candidate.semantic_rank IS NULL THEN 'keyword' ELSE 'both' END,
                candidate.similarity, candidate.keyword_score, candidate.semantic_rank, candidate.keyword_rank, share

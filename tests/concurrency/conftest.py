@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.embeddings.conftest import embedder, pipeline, use
+
+__all__ = ["embedder", "pipeline", "use"]

@@ -1,0 +1,111 @@
+"""What the admins of tenant models share: roles, read-only ones, and refusals of the services as errors of the form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+
+from portal.tenancy.models import Role
+from tools.errors import CatalogueError, Invalid
+
+
+def may(request: HttpRequest, role: str) -> bool:
+    """Whether the visitor is a member of a tenant with at least this role; without a tenant nothing can be read."""
+    member = getattr(request, "member", None)
+    return member is not None and member.may(role)
+
+
+class TenantModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Rows of the member's tenant. Django's permission and the tenant's role must both allow."""
+
+    role_to_view = Role.VIEWER
+    role_to_write = Role.OPERATOR
+    role_to_delete = Role.ADMIN
+    list_per_page = 50
+    show_full_result_count = False
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return may(request, self.role_to_view) and super().has_module_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, self.role_to_view) and super().has_view_permission(request, obj)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return may(request, self.role_to_write) and super().has_add_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, self.role_to_write) and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, self.role_to_delete) and super().has_delete_permission(request, obj)
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        """For `@admin.action(permissions=["operate"])`: also on models whose rows nobody may type over."""
+        return may(request, Role.OPERATOR)
+
+
+class ReadOnlyAdmin(TenantModelAdmin):
+    """Rows that only the pipeline or an import writes."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class RefusableForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A form that shows what a service refused after the form itself had found nothing wrong."""
+
+    refusal: CatalogueError | None = None
+
+    def clean(self) -> dict[str, Any] | None:
+        cleaned = super().clean()
+        if isinstance(self.refusal, Invalid):
+            for name, sentences in self.refusal.errors.items():
+                for sentence in sentences:
+                    self.add_error(name if name in self.fields else None, sentence)
+        elif self.refusal is not None:
+            raise forms.ValidationError(str(self.refusal))
+        return cleaned
+
+
+class ServiceAdmin(TenantModelAdmin):
+    """Saves and deletes by services: subclasses define save_model and delete_model."""
+
+    form = RefusableForm
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: Any = None,
+    ) -> HttpResponse:
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except CatalogueError as error:
+            # Once more with the refusal in the form, so that it comes back as it was typed.
+            request.refusal = error  # type: ignore[attr-defined]
+            return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, change, **kwargs)
+        form.refusal = getattr(request, "refusal", None)  # type: ignore[attr-defined]
+        return form
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        for row in queryset:
+            self.delete_model(request, row)
+
+    def get_deleted_objects(self, objs: Iterable[Any], request: HttpRequest) -> Any:
+        """Names only: what goes with a row is the service's affair, not the collector's."""
+        names = [str(row) for row in objs]
+        return names, {self.model._meta.verbose_name_plural: len(names)}, set(), []

@@ -1,0 +1,189 @@
+"""Admin of sources, documents, endpoints, tools and overrides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import Field, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from tools import services
+from tools.admin.base import ReadOnlyAdmin, RefusableForm, ServiceAdmin
+from tools.errors import CatalogueError
+from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool
+from tools.web.embedding_state import badge_of, with_embeddings
+from tools.web.forms import LinesField, PlainTextField
+
+# Who a tool is: chosen when it is created, and never changed.
+_IDENTITY = ("tool_id", "namespace", "source_protocol", "server")
+_BOOKKEEPING = (
+    "source", "endpoint", "description_source", "version", "created_at", "updated_at", "updated_by", "download_count",
+)  # fmt: skip
+
+
+class ToolForm(RefusableForm):
+    """Carries the version that its author saw."""
+
+    seen_version = forms.IntegerField(widget=forms.HiddenInput, required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["seen_version"].initial = self.instance.version
+
+
+@admin.register(Tool)
+class ToolAdmin(ServiceAdmin):
+    form = ToolForm
+    list_display = (
+        "name",
+        "namespace",
+        "source",
+        "tool_type",
+        "embedding_status",
+        "active",
+        "version",
+        "updated_at",
+    )
+    list_filter = ("active", "tool_type", "embeddings__status", "source", "lifecycle")
+    list_select_related = ("source",)
+    search_fields = ("name", "tool_id", "description")
+    actions = ("refresh_embedding",)
+    fieldsets = (
+        (None, {"fields": ("name", *_IDENTITY, "description", "use_cases", "tags", "active", "seen_version")}),
+        ("Where it belongs", {"fields": ("category", "subcategory", "routing_domain", "semantic_namespace", "tool_type",
+                                         "tech_stack", "target_personas", "owner")}),
+        ("How it is offered", {"fields": ("visibility", "sensitivity", "lifecycle", "semantic_weight", "official",
+                                          "core", "estimated_cost")}),
+        ("Schemas", {"classes": ("collapse",), "fields": ("parameters", "output", "annotations")}),
+        ("Bookkeeping", {"fields": _BOOKKEEPING}),
+    )  # fmt: skip
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).prefetch_related(with_embeddings())
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        # A tool that is not stored yet has no bookkeeping.
+        return self.fieldsets if obj else self.fieldsets[:-1]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return (*_IDENTITY, *_BOOKKEEPING) if obj else ()
+
+    def formfield_for_dbfield(
+        self, db_field: Field[Any, Any], request: HttpRequest | None, **kwargs: Any
+    ) -> Any:
+        """Texts to the letter and lists one a line: an untouched imported text must not look edited."""
+        if isinstance(db_field, ArrayField):
+            return LinesField(
+                required=False, help_text="One a line.", widget=forms.Textarea(attrs={"rows": 3, "cols": 80})
+            )
+        if db_field.name == "description":
+            return PlainTextField(widget=forms.Textarea(attrs={"rows": 8, "cols": 80}))
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+    @admin.display(description="embedding")
+    def embedding_status(self, tool: Tool) -> str:
+        return badge_of(tool).word
+
+    def save_model(self, request: HttpRequest, obj: Tool, form: Any, change: bool) -> None:
+        given = form.cleaned_data
+        who = request.user.get_username()
+        if change:
+            changes = {name: given[name] for name in form.changed_data if name in services.EDITABLE_FIELDS}
+            saved = services.update_tool(
+                pk=obj.pk, expected_version=given["seen_version"] or 0, changes=changes, actor=who
+            )
+        else:
+            saved = services.create_tool(
+                actor=who, **{name: value for name, value in given.items() if name != "seen_version"}
+            )
+        # What Django logs and shows from here on is the row that was really written.
+        obj.__dict__.update(saved.__dict__)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """A tool has nothing related that its form writes."""
+
+    def delete_model(self, request: HttpRequest, obj: Tool) -> None:
+        services.delete_tool(pk=obj.pk, actor=request.user.get_username())
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        try:
+            return super().delete_view(request, object_id, extra_context)
+        except CatalogueError as error:
+            messages.error(request, str(error))
+            return redirect("admin:tools_tool_change", object_id)
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        for tool in queryset:
+            try:
+                self.delete_model(request, tool)
+            except CatalogueError as error:
+                messages.error(request, str(error))
+
+    @admin.action(description="Refresh embedding", permissions=["operate"])
+    def refresh_embedding(self, request: HttpRequest, queryset: QuerySet[Tool]) -> None:
+        ids = list(queryset.values_list("pk", flat=True))
+        queued = services.refresh_embeddings(pks=ids)
+        messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tools.")
+
+
+@admin.register(Source)
+class SourceAdmin(ServiceAdmin):
+    """Sources come from imports; what a person decides about one is whether imports overwrite edits."""
+
+    list_display = ("slug", "title", "kind", "sync_wins", "updated_at")
+    list_filter = ("kind", "sync_wins")
+    search_fields = ("slug", "title")
+    fields = ("slug", "title", "kind", "url", "sync_wins", "created_at", "updated_at")
+    readonly_fields = ("slug", "title", "kind", "url", "created_at", "updated_at")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Source, form: Any, change: bool) -> None:
+        services.set_sync_wins(
+            pk=obj.pk, sync_wins=form.cleaned_data["sync_wins"], actor=request.user.get_username()
+        )
+
+    def delete_model(self, request: HttpRequest, obj: Source) -> None:
+        services.delete_source(pk=obj.pk, actor=request.user.get_username())
+
+
+@admin.register(SourceDocument)
+class SourceDocumentAdmin(ReadOnlyAdmin):
+    list_display = ("name", "source", "version", "size", "fetched_at")
+    list_select_related = ("source",)
+    fields = ("source", "name", "version", "sha256", "size", "report", "fetched_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).defer("content")
+
+
+@admin.register(Endpoint)
+class EndpointAdmin(ReadOnlyAdmin):
+    list_display = ("key", "source", "name", "active", "updated_at")
+    list_select_related = ("source",)
+    list_filter = ("active", "method", "source")
+    search_fields = ("key", "name")
+
+
+@admin.register(ManualOverride)
+class ManualOverrideAdmin(ReadOnlyAdmin):
+    list_display = ("tool", "field", "made_by", "made_at")
+    list_select_related = ("tool",)
+    list_filter = ("field",)
+    actions = ("reset_to_imported",)
+
+    @admin.action(description="Reset to imported", permissions=["operate"])
+    def reset_to_imported(self, request: HttpRequest, queryset: QuerySet[ManualOverride]) -> None:
+        done = 0
+        for tool_id, field in list(queryset.values_list("tool_id", "field")):
+            try:
+                services.reset_override(pk=tool_id, field=field, actor=request.user.get_username())
+                done += 1
+            except CatalogueError as error:
+                messages.error(request, str(error))
+        messages.success(request, f"{done} fields have their imported value again.")

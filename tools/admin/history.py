@@ -1,0 +1,35 @@
+"""Admin of the history: append-only events of sources, tools and overrides, newest first (CAT-8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import apps
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from tools.admin.base import ReadOnlyAdmin
+
+
+class EventAdmin(ReadOnlyAdmin):
+    list_display = ("pgh_created_at", "pgh_label", "what", "who")
+    list_display_links = ("pgh_created_at",)
+    list_filter = ("pgh_label",)
+    ordering = ("-pgh_id",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        # Event models have a plain manager; the policy in the database stands beneath.
+        return super().get_queryset(request).filter(tenant_id=request.member.tenant_id)  # type: ignore[attr-defined]
+
+    @admin.display(description="what")
+    def what(self, event: Any) -> str:
+        return str(getattr(event, "name", "") or getattr(event, "slug", "") or getattr(event, "field", ""))
+
+    @admin.display(description="who")
+    def who(self, event: Any) -> str:
+        return str((event.pgh_context or {}).get("actor", ""))
+
+
+for _name in ("SourceEvent", "ToolEvent", "ManualOverrideEvent"):
+    admin.site.register(apps.get_model("tools", _name), EventAdmin)

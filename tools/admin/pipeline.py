@@ -1,0 +1,42 @@
+"""Admin of embeddings and their tasks: read-only, without vectors; Refresh is the one thing to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from embeddings.models import EmbeddingTask
+from tools import services
+from tools.admin.base import ReadOnlyAdmin
+from tools.models import ToolEmbedding
+
+
+@admin.register(ToolEmbedding)
+class ToolEmbeddingAdmin(ReadOnlyAdmin):
+    list_display = ("entity", "status", "model", "dimension", "truncated", "embedded_at")
+    list_select_related = ("entity",)
+    list_filter = ("status", "model", "truncated", "active")
+    search_fields = ("entity__name",)
+    fields = (
+        "entity", "slot", "active", "status", "source_hash", "vector_hash", "model", "dimension", "truncated", "error",
+        "embedded_at",
+    )  # fmt: skip
+    actions = ("refresh_embedding",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).defer("vector")
+
+    @admin.action(description="Refresh embedding", permissions=["operate"])
+    def refresh_embedding(self, request: HttpRequest, queryset: QuerySet[ToolEmbedding]) -> None:
+        ids = list(queryset.values_list("entity_id", flat=True))
+        queued = services.refresh_embeddings(pks=ids)
+        messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tools.")
+
+
+@admin.register(EmbeddingTask)
+class EmbeddingTaskAdmin(ReadOnlyAdmin):
+    list_display = ("entity_type", "entity_id", "status", "attempts", "next_attempt_at", "last_error")
+    list_filter = ("status", "entity_type", "priority")

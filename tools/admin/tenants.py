@@ -1,0 +1,128 @@
+"""Admin of tenants (read-only: only the owner of the database makes them), memberships and API keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+
+from portal.tenancy.keys import create_api_key
+from portal.tenancy.models import ApiKey, Membership, Role, Scope, Sensitivity, Tenant
+from tools.admin.base import ReadOnlyAdmin, TenantModelAdmin
+
+
+@admin.register(Tenant)
+class TenantAdmin(ReadOnlyAdmin):
+    list_display = ("slug", "name", "created_at")
+
+
+class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
+    def clean(self) -> dict[str, Any] | None:
+        cleaned = super().clean() or {}
+        user = cleaned.get("user")
+        if user is not None and Membership.objects.filter(user=user).exclude(pk=self.instance.pk).exists():
+            raise forms.ValidationError(f"{user} is a member of this tenant already.")
+        return cleaned
+
+
+@admin.register(Membership)
+class MembershipAdmin(TenantModelAdmin):
+    form = MembershipForm
+    role_to_view = role_to_write = Role.ADMIN
+    list_display = ("user", "role")
+    list_select_related = ("user",)
+    list_filter = ("role",)
+
+
+class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
+    scopes = forms.MultipleChoiceField(choices=Scope.choices, widget=forms.CheckboxSelectMultiple)
+
+    class Meta:
+        model = ApiKey
+        fields = ("name", "scopes", "max_sensitivity", "expires_at")
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        if ApiKey.objects.filter(name=name).exists():
+            raise forms.ValidationError("A key of this name exists.")
+        return name
+
+    def clean_expires_at(self) -> Any:
+        expires_at = self.cleaned_data["expires_at"]
+        if expires_at is not None and expires_at <= timezone.now():
+            raise forms.ValidationError("This moment is over.")
+        return expires_at
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(TenantModelAdmin):
+    """A key is made here and shown once; afterwards it can only be revoked."""
+
+    role_to_view = role_to_write = Role.ADMIN
+    list_display = ("name", "prefix", "scopes", "max_sensitivity", "expires_at", "last_used_at", "revoked_at")
+    fields = (
+        "name",
+        "prefix",
+        "scopes",
+        "max_sensitivity",
+        "expires_at",
+        "last_used_at",
+        "revoked_at",
+        "created_at",
+    )
+    actions = ("revoke",)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return self.has_add_permission(request)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        if obj is None:
+            return super().get_form(request, obj, change, form=ApiKeyForm, fields=ApiKeyForm.Meta.fields)
+        return super().get_form(request, obj, change, **kwargs)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return ApiKeyForm.Meta.fields if obj is None else self.fields
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        return {"max_sensitivity": Sensitivity.INTERNAL}
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        given = form.cleaned_data
+        expires_in = given["expires_at"] - timezone.now() if given["expires_at"] else None
+        row, secret = create_api_key(
+            name=given["name"],
+            scopes=given["scopes"],
+            max_sensitivity=given["max_sensitivity"],
+            expires_in=expires_in,
+        )
+        obj.__dict__.update(row.__dict__)
+        request.new_api_key = secret  # type: ignore[attr-defined]
+
+    def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: Any = None) -> HttpResponse:
+        """Shows the key in this answer and nowhere else: a redirect's message would store it in the session."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "API key created",
+            "opts": self.opts,
+            "key": obj,
+            "secret": request.new_api_key,  # type: ignore[attr-defined]
+        }
+        return TemplateResponse(
+            request, "admin/api_key_created.html", context, headers={"Cache-Control": "no-store"}
+        )
+
+    @admin.action(description="Revoke", permissions=["revoke"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        count = queryset.filter(revoked_at=None).update(revoked_at=timezone.now())
+        messages.success(request, f"{count} keys were revoked; they no longer open anything.")
