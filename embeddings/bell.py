@@ -11,13 +11,13 @@ import os
 import threading
 
 from celery import Celery
+from django.conf import settings
 from django.db import transaction
 
 log = logging.getLogger(__name__)
 
 TASK = "embeddings.tasks.ring"
 EXPIRES_SECONDS = 30
-CIRCUIT_SECONDS = 30  # after a failed publish, the broker is left alone for this long
 
 
 class _Ringer:
@@ -47,7 +47,7 @@ class _Ringer:
                 app.send_task(TASK, queue="embeddings", expires=EXPIRES_SECONDS, ignore_result=True, retry=False)
             except Exception as error:  # noqa: BLE001 - whatever the broker's client raises, the poll will do
                 log.warning("The broker cannot be reached (%s); workers find the work by polling.", error)
-                idle.wait(CIRCUIT_SECONDS)
+                idle.wait(settings.EMBEDDING_CIRCUIT_SECONDS)
 
 
 _ringer = _Ringer()

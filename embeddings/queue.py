@@ -140,7 +140,8 @@ def _ask(cursor: CursorWrapper, entity_type: str, wishes: list[Wish], priority: 
             ON CONFLICT (tenant_id, entity_type, entity_id, model) DO UPDATE SET
                 source_hash = excluded.source_hash, source_version = excluded.source_version,
                 status = 'pending', attempts = 0, claim_id = NULL, last_error = '',
-                priority = LEAST(t.priority, excluded.priority), next_attempt_at = now()
+                next_attempt_at = now(),
+                priority = CASE t.status WHEN 'failed' THEN excluded.priority ELSE LEAST(t.priority, excluded.priority) END
             """,
             {
                 "tenant": current_tenant(),

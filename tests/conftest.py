@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -73,21 +74,25 @@ WHERE schemaname = 'public' AND tablename NOT IN ('django_migrations', 'django_c
 """
 
 
-@pytest.fixture
-def committed(
-    django_db_blocker: Any, admin_database: psycopg.Connection[Any], make_tenant: Callable[..., Tenant]
-) -> Iterator[Tenant]:
-    """A tenant for a test whose writes are really committed: other processes see them. Tables are emptied afterwards.
-
-    The test opens its own `tenant_context(committed.pk)`.
-    """
+@contextmanager
+def real_commits(django_db_blocker: Any, admin_database: psycopg.Connection[Any]) -> Iterator[None]:
+    """A block whose writes are really committed: other processes see them. Tables are emptied afterwards."""
     with django_db_blocker.unblock():
-        yield make_tenant()
+        yield
         for one in connections.all():
             one.close()
     row = admin_database.execute(TABLES).fetchone()
     assert row is not None
     admin_database.execute(f"TRUNCATE {row[0]} CASCADE")
+
+
+@pytest.fixture
+def committed(
+    django_db_blocker: Any, admin_database: psycopg.Connection[Any], make_tenant: Callable[..., Tenant]
+) -> Iterator[Tenant]:
+    """A tenant for a test with real commits. The test opens its own `tenant_context(committed.pk)`."""
+    with real_commits(django_db_blocker, admin_database):
+        yield make_tenant()
 
 
 @pytest.fixture

@@ -73,7 +73,11 @@ def _properties(schema: Any, definitions: Mapping[str, Any], depth: int = 3) -> 
         yield from _properties(part, definitions, depth - 1)
     properties = schema.get("properties")
     if isinstance(properties, dict):
-        yield from properties.items()
+        # PostgreSQL reorders the keys of an object, so the order must be ours: what is required first, then by name.
+        required = schema.get("required")
+        first = {str(name): place for place, name in enumerate(required)} if isinstance(required, list) else {}
+        for name in sorted(properties, key=lambda name: (first.get(name, len(first)), name)):
+            yield name, properties[name]
 
 
 def _description(described: Any) -> str:

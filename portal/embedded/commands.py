@@ -76,9 +76,8 @@ def up(root: Path) -> None:
         held.flush()
         _refuse_port_in_use(host, port)
         if os.environ.get("MAKELEVEL"):
-            die_with_parent(
-                signal.SIGTERM
-            )  # A killed `make` must not leave a portal behind that nobody watches.
+            # A killed `make` must not leave a portal behind that nobody watches.
+            die_with_parent(signal.SIGTERM)
         signals = Signals()
         with contextlib.suppress(Ended), _services(root) as project:
             _run(root, project, signals, host, port)
@@ -121,6 +120,7 @@ def reset(root: Path, *, confirmed: bool) -> None:
                     "Tool Portal runs in this folder; stop it first with: make down", exit_code=2
                 )
             stack.enter_context(held)
+            held.truncate(0)  # A pid of an earlier `make up` must not be taken for the holder's.
         if not confirmed:
             if not sys.stdin.isatty():
                 raise ServiceError("Nobody can be asked here; say: make reset YES=1", exit_code=2)

@@ -126,7 +126,7 @@ def test_api_1_the_list_goes_page_by_page_without_loss_or_repeat(agent: APIClien
     assert len(agent.get(TOOLS).json()["results"]) == 7
     for wrong in ("limit=0", "limit=-1", "limit=many", "limit=", "colour=red"):
         assert_problem(agent.get(f"{TOOLS}?{wrong}"), 400, "validation_error")
-    for wrong in ("cursor=", "cursor=x", "cursor=%25", "cursor=cD0x&cursor=y"):
+    for wrong in ("cursor=", "cursor=x", "cursor=cD0x&cursor=y"):
         assert_problem(agent.get(f"{TOOLS}?{wrong}"), 400, "invalid_cursor")
     assert len(agent.get(f"{TOOLS}?limit=1000").json()["results"]) == 7
 

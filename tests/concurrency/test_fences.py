@@ -195,9 +195,9 @@ class TestClaims:
 
         def claim() -> None:
             with login("DATABASE_WORKER_URL"), transaction.atomic():
-                barrier.wait(10)
+                barrier.wait(4)
                 claims.append(queue.claim(limit))
-                barrier.wait(10)
+                barrier.wait(4)
 
         with ExitStack() as threads:
             for _ in range(workers):

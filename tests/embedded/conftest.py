@@ -39,25 +39,26 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def _made() -> Iterator[Path]:
+def made() -> Iterator[Path]:
+    """A folder whose services were made once, to be copied."""
     with short_folder() as path:
         start(path, postgres_settings=QUICK, keep=True).stop()
         yield path
 
 
 @pytest.fixture
-def used(folder: Path, _made: Path) -> Path:
+def used(folder: Path, made: Path) -> Path:
     """A folder whose services ran before: a copy of one, because making a cluster takes seconds."""
-    copy_services(_made, folder)
+    copy_services(made, folder)
     return folder
 
 
 @pytest.fixture
-def project(folder: Path, _made: Path) -> Path:
+def project(folder: Path, made: Path) -> Path:
     """A project's folder whose services, in `.portal/`, ran before."""
     state = folder / ".portal"
     state.mkdir(mode=0o700)
-    copy_services(_made, state)
+    copy_services(made, state)
     return folder
 
 

@@ -9,27 +9,24 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
-from portal.embedded import ROOT, ServiceError, start
+from portal.embedded import ROOT, ServiceError, Services, start
 from portal.embedded.account import programs
 from portal.embedded.layout import Layout
-from tests.embedded.conftest import QUICK, query
+from tests.embedded.conftest import QUICK, copy_services, query, short_folder
 
 
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
-
-
-def without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return url.replace(f":{parts.password}@", "@")
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
@@ -37,6 +34,12 @@ def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
+
+
+def refused(folder: Path, match: str) -> None:
+    with pytest.raises(ServiceError, match=match) as caught:
+        start(folder, postgres_settings=QUICK).stop()
+    assert "\n" not in str(caught.value)
 
 
 def start_in_child(folder: Path, *, then: str) -> subprocess.Popen[str]:
@@ -66,61 +69,76 @@ class TestData:
             assert query(services, "SELECT number FROM kept ORDER BY 1") == [(1,), (2,)]
             assert query(services, "SHOW fsync") == [("on",)], "durable unless asked otherwise"
 
-    def test_of_a_throwaway_set_is_deleted(self, folder: Path) -> None:
-        with start(folder / "one", postgres_settings=QUICK) as services:
+    def test_of_a_throwaway_set_is_deleted(self, used: Path) -> None:
+        with start(used, postgres_settings=QUICK) as services:
             home = services.postgres.layout.home
-            assert (services.postgres.layout.postgres / "PG_VERSION").exists()
         assert not (home / "postgres").exists()
-        assert not (folder / "one" / "services.json").exists()
-
-    def test_pgvector_is_there_and_the_locale_is_not_the_machines(self, used: Path) -> None:
-        with start(used, postgres_settings=QUICK) as services:
-            query(services, "CREATE EXTENSION vector")
-            assert query(services, "SELECT '[1,0]'::vector <=> '[0,1]'::vector") == [(1.0,)]
-            assert query(services, "SELECT datcollate FROM pg_database WHERE datname = 'portal'") == [
-                ("C.UTF-8",)
-            ]
+        assert not (used / "services.json").exists()
 
 
-class TestDoors:
-    def test_are_closed_to_everyone_without_the_password(self, used: Path) -> None:
-        with start(used, postgres_settings=QUICK) as services:
-            layout = services.postgres.layout
-            assert mode(layout.sockets) == 0o700
-            assert mode(layout.postgres) == 0o700
-            assert mode(used / "services.json") == 0o600
-            assert query(services, "SHOW listen_addresses") == [("",)], "no network at all"
-            admin = services.urls["DATABASE_ADMIN_URL"]
-            password = urlsplit(admin).password or ""
-            with pytest.raises(psycopg.OperationalError, match="no password supplied"):
-                psycopg.connect(without_password(admin))
-            with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-                psycopg.connect(admin.replace(password, "guessed"))
-            broker = urlsplit(services.urls["REDIS_URL"])
-            stranger = redis.Redis(host="127.0.0.1", port=broker.port or 0)
-            with stranger, pytest.raises(redis.exceptions.AuthenticationError):
-                stranger.ping()
-            with redis.Redis.from_url(services.urls["REDIS_URL"]) as friend:
-                assert friend.ping()
-                assert friend.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+@pytest.fixture(scope="module")
+def shared(made: Path) -> Iterator[Services]:
+    """A running set for the tests that only look."""
+    with short_folder() as path:
+        copy_services(made, path)
+        with start(path, postgres_settings=QUICK) as services:
+            yield services
 
-    def test_no_password_is_on_a_command_line(self, used: Path) -> None:
-        with start(used, postgres_settings=QUICK) as services:
-            lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in services.pids.values()]
-            for url in services.urls.values():
-                password = urlsplit(url).password
-                assert not any(password.encode() in line for line in lines if password)
 
-    def test_a_long_path_with_blanks_gets_a_closed_socket_folder_of_its_own(self, folder: Path) -> None:
-        state = folder / "a folder with blanks" / ("x" * 100)
-        state.parent.mkdir()
-        with start(state, postgres_settings=QUICK) as services:
-            sockets = services.postgres.layout.sockets
-            assert mode(sockets) == 0o700
-            assert query(services, "SELECT 1") == [(1,)]
-        if os.geteuid() != 0:
-            assert sockets.parent != services.postgres.layout.home
-            assert not sockets.exists()
+class TestARunningSet:
+    def test_has_pgvector_and_a_locale_that_is_not_the_machines(self, shared: Services) -> None:
+        query(shared, "CREATE EXTENSION vector")
+        assert query(shared, "SELECT '[1,0]'::vector <=> '[0,1]'::vector") == [(1.0,)]
+        assert query(shared, "SELECT datcollate FROM pg_database WHERE datname = 'portal'") == [("C.UTF-8",)]
+
+    def test_keeps_its_folders_and_secrets_closed(self, shared: Services) -> None:
+        layout = shared.postgres.layout
+        assert mode(layout.sockets) == 0o700
+        assert mode(layout.postgres) == 0o700
+        assert mode(layout.state / "services.json") == 0o600
+        assert query(shared, "SHOW listen_addresses") == [("",)], "no network at all"
+
+    def test_lets_nobody_into_the_database_without_the_password(self, shared: Services) -> None:
+        admin = shared.urls["DATABASE_ADMIN_URL"]
+        password = urlsplit(admin).password or ""
+        with pytest.raises(psycopg.OperationalError, match="no password supplied"):
+            psycopg.connect(admin.replace(f":{password}@", "@"))
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            psycopg.connect(admin.replace(password, "guessed"))
+
+    def test_lets_nobody_into_the_broker_without_the_password(self, shared: Services) -> None:
+        stranger = redis.Redis(host="127.0.0.1", port=shared.valkey.port, retry=Retry(NoBackoff(), 0))
+        with stranger, pytest.raises(redis.exceptions.AuthenticationError):
+            stranger.ping()
+        with redis.Redis.from_url(shared.urls["REDIS_URL"]) as friend:
+            assert friend.ping()
+            assert friend.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+
+    def test_has_no_password_on_a_command_line(self, shared: Services) -> None:
+        lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in shared.pids.values()]
+        passwords = [urlsplit(url).password for url in shared.urls.values()]
+        assert not any(password.encode() in line for line in lines for password in passwords if password)
+
+    def test_is_not_started_twice(self, shared: Services) -> None:
+        refused(shared.postgres.layout.state, "already run")
+
+    def test_does_not_disturb_another(self, shared: Services, used: Path) -> None:
+        with start(used, postgres_settings=QUICK) as other:
+            query(other, "CREATE TABLE mine ()")
+            assert query(shared, "SELECT to_regclass('mine')") == [(None,)]
+
+
+def test_a_long_path_with_blanks_gets_a_closed_socket_folder_of_its_own(used: Path) -> None:
+    state = used / "a folder with blanks" / ("x" * 100)
+    state.mkdir(mode=0o700, parents=True)
+    copy_services(used, state)
+    with start(state, postgres_settings=QUICK) as services:
+        sockets = services.postgres.layout.sockets
+        assert mode(sockets) == 0o700
+        assert query(services, "SELECT 1") == [(1,)]
+    if os.geteuid() != 0:
+        assert sockets.parent != services.postgres.layout.home
+        assert not sockets.exists()
 
 
 class TestRestarts:
@@ -205,25 +223,16 @@ class TestLeftovers:
 class TestSentences:
     """What cannot work is said in one sentence."""
 
-    def refused(self, folder: Path, match: str) -> None:
-        with pytest.raises(ServiceError, match=match) as caught:
-            start(folder, postgres_settings=QUICK).stop()
-        assert "\n" not in str(caught.value)
-
-    def test_already_running(self, used: Path) -> None:
-        with start(used, postgres_settings=QUICK):
-            self.refused(used, "already run")
-
     def test_a_damaged_file_of_secrets(self, folder: Path) -> None:
         (folder / "services.json").write_text("{", encoding="utf-8")
-        self.refused(folder, r"services\.json is damaged")
+        refused(folder, r"services\.json is damaged")
 
     def test_secrets_of_another_database(self, used: Path) -> None:
         with start(used, postgres_settings=QUICK, keep=True) as services:
             password = urlsplit(services.urls["DATABASE_ADMIN_URL"]).password or ""
         secrets = used / "services.json"
         secrets.write_text(secrets.read_text(encoding="utf-8").replace(password, "other"), encoding="utf-8")
-        self.refused(used, "another password")
+        refused(used, "another password")
         layout = services.postgres.layout
         assert not (layout.postgres / "postmaster.pid").exists(), "nothing runs on after a refusal"
 
@@ -236,7 +245,7 @@ class TestSentences:
     )
     def test_a_folder_that_may_not_be_written(self, folder: Path) -> None:
         folder.chmod(0o500)
-        self.refused(folder / "state", "cannot be written to")
+        refused(folder / "state", "cannot be written to")
         folder.chmod(0o700)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="Only root can become another user.")
@@ -294,13 +303,3 @@ class TestSentences:
         assert done.returncode == 4
         assert "full" in done.stderr
         assert len(done.stderr.splitlines()) == 1
-
-
-def test_sets_do_not_disturb_each_other(used: Path, project: Path) -> None:
-    assert used == project, "one folder, two state folders in it"
-    with (
-        start(used, postgres_settings=QUICK) as one,
-        start(project / ".portal", postgres_settings=QUICK) as two,
-    ):
-        query(one, "CREATE TABLE mine ()")
-        assert query(two, "SELECT to_regclass('mine')") == [(None,)]

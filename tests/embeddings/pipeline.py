@@ -73,7 +73,8 @@ DO_NOTHING = (
     """DO UPDATE SET
                 source_hash = excluded.source_hash, source_version = excluded.source_version,
                 status = 'pending', attempts = 0, claim_id = NULL, last_error = '',
-                priority = LEAST(t.priority, excluded.priority), next_attempt_at = now()""",
+                next_attempt_at = now(),
+                priority = CASE t.status WHEN 'failed' THEN excluded.priority ELSE LEAST(t.priority, excluded.priority) END""",
     "DO NOTHING",
 )
 

@@ -134,8 +134,8 @@ REPLIES = {
     "infinity": lambda vectors: vectors * np.float32("inf"),
     "zeros": lambda vectors: vectors * 0,
     "an unnormalised vector": lambda vectors: vectors * 2,
-    "nothing": lambda vectors: None,
-    "text": lambda vectors: "sorry",
+    "nothing": lambda _: None,
+    "text": lambda _: "sorry",
 }
 
 
@@ -171,7 +171,7 @@ def test_the_database_itself_refuses_what_no_code_should_write_EMB_4(
     pipeline.add()
     pipeline.work()
     with pytest.raises(psycopg.errors.CheckViolation, match=constraint):
-        pipeline.owner.execute(f"UPDATE tools_toolembedding SET {columns}")
+        pipeline.owner.execute(f"UPDATE tools_toolembedding SET {columns}")  # noqa: S608
 
 
 class TestTheProviderIsDown:

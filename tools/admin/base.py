@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db import models
 from django.http import HttpRequest, HttpResponse
 
 from portal.tenancy.models import Role
@@ -26,6 +27,7 @@ class TenantModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     role_to_write = Role.OPERATOR
     role_to_delete = Role.ADMIN
     list_per_page = 50
+    formfield_overrides = {models.URLField: {"assume_scheme": "https"}}
     show_full_result_count = False
 
     def has_module_permission(self, request: HttpRequest) -> bool:

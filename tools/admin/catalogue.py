@@ -72,9 +72,7 @@ class ToolAdmin(ServiceAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return (*_IDENTITY, *_BOOKKEEPING) if obj else ()
 
-    def formfield_for_dbfield(
-        self, db_field: Field[Any, Any], request: HttpRequest | None, **kwargs: Any
-    ) -> Any:
+    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: Any, **kwargs: Any) -> Any:
         """Texts to the letter and lists one a line: an untouched imported text must not look edited."""
         if isinstance(db_field, ArrayField):
             return LinesField(

@@ -273,10 +273,11 @@ class _Import:
             for name, value in moved.items():
                 setattr(tool, name, value)
             search_text = embedding.search_text(tool)
-            if moved or search_text != tool.search_text:
-                tool.search_text = search_text
+            if moved:
                 tool.version += 1
                 tool.updated_at, tool.updated_by = Now(), self.actor
+            if moved or search_text != tool.search_text:  # the latter alone is nothing that a form shows
+                tool.search_text = search_text
                 written.append(tool)
                 names |= moved.keys()
         if written:

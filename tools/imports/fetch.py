@@ -39,9 +39,7 @@ class _TimedStream(httpcore.NetworkStream):
 
     def _within(self, timeout: float | None) -> float:
         left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise FetchRefused(_SLOW)
-        return min(left, timeout or left)
+        return max(0.001, min(left, timeout or left))
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._stream.read(max_bytes, self._within(timeout))
@@ -130,10 +128,10 @@ def document(url: str) -> bytes:
         "Accept": "application/json, application/yaml, */*;q=0.5",
         "User-Agent": "tool-portal",
     }
-    backend = _GuardedBackend(time.monotonic() + WHOLE_SECONDS)
+    deadline = time.monotonic() + WHOLE_SECONDS
     try:
         with (
-            httpcore.ConnectionPool(network_backend=backend, retries=0) as pool,
+            httpcore.ConnectionPool(network_backend=_GuardedBackend(deadline), retries=0) as pool,
             pool.stream("GET", url, headers=headers, extensions={"timeout": timeouts}) as response,
         ):
             if response.status != 200:
@@ -149,7 +147,7 @@ def document(url: str) -> bytes:
                     )
             return bytes(body)
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
-        raise FetchRefused(_UNREACHABLE) from None
+        raise FetchRefused(_UNREACHABLE if time.monotonic() < deadline else _SLOW) from None
 
 
 def _host_header(url: str) -> str:

@@ -33,6 +33,10 @@ CREATE UNIQUE INDEX tools_posting_once ON tools_posting (tenant_id, lexeme, tool
 """
 
 INDEXES = """
+-- Filters are resolved to ids before anything is ranked, from the index alone; tags need one of their own.
+CREATE INDEX tools_tool_facets ON tools_tool (tenant_id) INCLUDE (id, tool_type, category, source_protocol, source_id,
+    routing_domain, namespace, sensitivity, visibility, lifecycle) WHERE active;
+CREATE INDEX tools_tool_tags ON tools_tool USING gin (tags) WHERE active;
 -- The tools that no search shows, which an unfiltered search takes out by name.
 CREATE INDEX tools_tool_hidden ON tools_tool (tenant_id, id)
     WHERE active AND (visibility <> 'public' OR lifecycle = 'retired');
@@ -75,7 +79,7 @@ class Migration(migrations.Migration):
         ),
         migrations.RunSQL(
             INDEXES,
-            "DROP INDEX tools_toolembedding_hnsw_0, tools_toolembedding_hnsw_1, tools_toolembedding_ready, tools_tool_hidden",
+            "DROP INDEX tools_tool_facets, tools_tool_tags, tools_toolembedding_hnsw_0, tools_toolembedding_hnsw_1, tools_toolembedding_ready, tools_tool_hidden",
         ),
         migrations.RunSQL(statements("candidates.sql"), "DROP FUNCTION tools_search_candidates"),
         migrations.RunSQL(HAND_OVER, "REVOKE ALL ON tools_tool, tools_toolembedding FROM portal_search"),

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Protocol, cast
 
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -24,7 +24,8 @@ class PageRequest(HttpRequest):
     """A request that has passed `member_page`."""
 
     member: Member
-    user: User
+    memberships: list[Member]
+    user: User | AnonymousUser
     htmx: HtmxDetails
 
 
@@ -53,9 +54,9 @@ def member_page(role: str = Role.VIEWER) -> Callable[[PageView], View]:
 
 
 def _answer(view: PageView, request: PageRequest, role: str, *args: Any, **kwargs: Any) -> HttpResponse:
-    if not request.user.is_authenticated:
+    if request.user.is_anonymous:
         return to_login(request)
-    if request.member is None:
+    if not request.memberships:
         return render(request, "errors/no_tenant.html", status=403)
     if not request.member.may(role):
         raise PermissionDenied(
@@ -68,7 +69,7 @@ def to_login(request: PageRequest) -> HttpResponse:
     """To the login and back again; a fragment's request moves the whole page there."""
     if not request.htmx:
         return redirect_to_login(request.get_full_path())
-    login = cast(HttpResponseRedirect, redirect_to_login(request.htmx.current_url_abs_path or "/"))
+    login = redirect_to_login(request.htmx.current_url_abs_path or "/")
     return HttpResponseClientRedirect(login.url)
 
 

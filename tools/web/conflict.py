@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.apps import apps
+
 from tools.models import Tool
 from tools.web.diff import Segment, as_text, word_diff
 from tools.web.forms import ToolForm
@@ -35,7 +37,8 @@ class Merge:
 
 def seen_version(tool: Tool, version: int) -> Mapping[str, Any] | None:
     """The tool's fields as they were at `version`, from the history; None if it does not reach back that far."""
-    event = tool.events.filter(version=version).order_by("-pgh_id").values().first()
+    events = apps.get_model("tools", "ToolEvent").objects.filter(pgh_obj_id=tool.pk, version=version)
+    event = events.order_by("-pgh_id").values().first()
     return dict(event) if event else None
 
 

@@ -100,6 +100,12 @@ class Card:
         return self.row is not None and self.row.vector_hash is not None and not self.is_current
 
     @property
+    def error(self) -> str:
+        """Why the last attempt failed, in the words of whoever failed; empty if none did."""
+        kept = self.row.error if self.row else ""
+        return (self.task.last_error if self.task else "") or kept
+
+    @property
     def queued_at(self) -> datetime | None:
         """When the present wish was made: until the first attempt that is also when it became due."""
         return self.task.next_attempt_at if self.task and self.phase == "queued" else None

@@ -62,7 +62,7 @@ def _entries(model: type[Any], which: Mapping[str, Any], wanted: int) -> Iterabl
 
 
 def _tool_entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] | None) -> Entry:
-    changes = []
+    changes: list[Change] = []
     if row["pgh_label"] == "update" and before is not None:
         for field in model._meta.concrete_fields:
             name = field.attname
@@ -75,16 +75,17 @@ def _tool_entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, A
 
 def _override_entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] | None) -> Entry:
     label, field = row["pgh_label"], row["field"]
+    changes: list[Change] = []
     if label == "insert":
         # What was changed stands in the tool's own event of the same edit.
-        what, changes = f"Imported {field} overridden", []
+        what = f"Imported {field} overridden"
     elif label == "delete":
-        what, changes = f"Override of {field} removed", []
+        what = f"Override of {field} removed"
     elif before is not None and before["value"] == row["value"]:
         what = f"Override of {field} kept over a newer imported text"
         changes = [Change("Imported text", _field_diff(before["imported_value"], row["imported_value"]))]
     else:
-        what, changes = f"Override of {field} changed", []
+        what = f"Override of {field} changed"
     return Entry(row["pgh_created_at"], _who(row), what, changes, None)
 
 

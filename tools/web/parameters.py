@@ -29,11 +29,11 @@ def parameters_of(schema: Mapping[str, Any]) -> list[Parameter]:
         return []
     required = schema.get("required")
     wanted = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    rows = [_parameter(str(name), inner, str(name) in wanted) for name, inner in properties.items()]
+    rows = [_parameter(str(name), inner, required=str(name) in wanted) for name, inner in properties.items()]
     return sorted(rows, key=lambda row: not row.required)
 
 
-def _parameter(name: str, schema: Any, required: bool) -> Parameter:
+def _parameter(name: str, schema: Any, *, required: bool) -> Parameter:
     inner: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
     listed = inner.get("enum")
     choices = [str(choice) for choice in listed] if isinstance(listed, list) else []

@@ -41,6 +41,6 @@ def set_theme(request: HttpRequest) -> HttpResponse:
 def switch_tenant(request: PageRequest) -> HttpResponse:
     """Works in another of one's own tenants from now on. The page one came from may not exist there, so: the list."""
     wanted = request.POST.get("tenant", "")
-    if wanted in {str(one.tenant_id) for one in request.memberships}:  # type: ignore[attr-defined]
+    if wanted in {str(one.tenant_id) for one in request.memberships}:
         request.session[SESSION_KEY] = wanted
     return redirect("tool-list")

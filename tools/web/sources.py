@@ -83,7 +83,7 @@ def import_page(request: PageRequest) -> HttpResponse:
 def _import(request: PageRequest, form: ImportForm) -> ImportReport | None:
     """The report, or None with the refusal among the form's errors."""
     given = form.cleaned_data
-    upload: UploadedFile | None = given["document"]
+    upload: UploadedFile[bytes] | None = given["document"]
     try:
         if upload is not None:
             raw, name = upload.read(), upload.name or "document"

@@ -39,7 +39,8 @@ class ToolPageFilter(ToolFilter):
     def filter_queryset(self, queryset: QuerySet[Tool]) -> QuerySet[Tool]:
         if not self.form.cleaned_data.get("active"):
             queryset = queryset.filter(active=True)
-        return super().filter_queryset(queryset)
+        filtered: QuerySet[Tool] = super().filter_queryset(queryset)
+        return filtered
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,9 @@ def _url(query: QueryDict, **changes: str | None) -> str:
     return f"/tools/?{changed.urlencode()}" if changed else "/tools/"
 
 
-def _page(tools: QuerySet[Tool], given: QueryDict) -> Page[Tool]:
+def _page(tools: QuerySet[Tool], given: QueryDict) -> Page[Any]:
     size = given.get("rows", "")
-    shown = (
+    shown: Any = (
         tools.select_related("source")
         .defer("parameters", "output", "annotations", "search_text")
         .annotate(edited=Exists(ManualOverride.objects.filter(tool=OuterRef("pk"))))

@@ -173,7 +173,9 @@ BEGIN
                        WHERE $6 IS NOT NULL AND embedding.entity_id = found.id AND %4$s)) AS similarity
             FROM found LEFT JOIN matched ON matched.id = found.id
         ), best AS (
-            SELECT nullif(greatest(max(similarity), 0), 0) AS similarity, avg(similarity) AS mean_similarity,
+            -- No arm is stretched beyond what it found: a best cosine under 0.35 means that nothing is near (SRC-9).
+            SELECT CASE WHEN max(similarity) IS NOT NULL THEN greatest(max(similarity), 0.35) END AS similarity,
+                   avg(similarity) AS mean_similarity,
                    nullif(max(keyword_score), 0) AS keyword_score
             FROM candidate
         ), trust AS (

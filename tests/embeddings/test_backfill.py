@@ -1,0 +1,227 @@
+"""EMB-8: the scan that finds what is not as it should be; and the reconciler, which finds what waits for nobody."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from embeddings import backfill
+from embeddings.backfill import Counts, Progress
+from embeddings.reconcile import reconcile
+from portal.tenancy.context import tenant_context
+from tests.embeddings.pipeline import Pipeline, login
+from tests.plugin import manage
+from tools.embedding import ENTITY
+from tools.management.commands.backfill_embeddings import _active_ids
+
+
+def run(pipeline: Pipeline, on_progress: Callable[[Progress], None] = lambda _: None) -> Progress:
+    return backfill.backfill(
+        ENTITY, pipeline.tenant_id, active_ids=_active_ids, total=0, on_progress=on_progress
+    )
+
+
+def counts(pipeline: Pipeline) -> Counts:
+    with tenant_context(pipeline.tenant_id):
+        return backfill.counts(ENTITY, entity_table="tools_tool")
+
+
+def rows(pipeline: Pipeline) -> list[dict[str, Any]]:
+    return pipeline.all(
+        "SELECT id, xmin::text, ctid::text FROM tools_toolembedding "
+        "UNION ALL SELECT id, xmin::text, ctid::text FROM embeddings_embeddingtask ORDER BY id"
+    )
+
+
+def missing(pipeline: Pipeline, pk: uuid.UUID) -> None:
+    pipeline.owner.execute("DELETE FROM tools_toolembedding WHERE entity_id = %s", [pk])
+
+
+def stale(pipeline: Pipeline, pk: uuid.UUID) -> None:
+    pipeline.owner.execute("UPDATE tools_tool SET description = 'Changed by hand.' WHERE id = %s", [pk])
+
+
+def failed(pipeline: Pipeline, pk: uuid.UUID) -> None:
+    pipeline.refresh(pk)
+    pipeline.owner.execute("UPDATE embeddings_embeddingtask SET status = 'failed' WHERE entity_id = %s", [pk])
+    pipeline.owner.execute("UPDATE tools_toolembedding SET status = 'failed' WHERE entity_id = %s", [pk])
+
+
+def of_another_model(pipeline: Pipeline, pk: uuid.UUID) -> None:
+    pipeline.owner.execute("UPDATE tools_toolembedding SET model = 'older' WHERE entity_id = %s", [pk])
+
+
+def disabled(pipeline: Pipeline, pk: uuid.UUID) -> None:
+    pipeline.owner.execute(
+        "UPDATE tools_toolembedding SET status = 'disabled', vector = NULL, vector_hash = NULL WHERE entity_id = %s", [pk]
+    )
+
+
+def pending_without_a_task(pipeline: Pipeline, pk: uuid.UUID) -> None:
+    pipeline.owner.execute("UPDATE tools_toolembedding SET status = 'pending' WHERE entity_id = %s", [pk])
+
+
+def blank_by_mistake(pipeline: Pipeline, pk: uuid.UUID) -> None:
+    pipeline.owner.execute("UPDATE tools_toolembedding SET status = 'blank' WHERE entity_id = %s", [pk])
+
+
+def inactive_by_mistake(pipeline: Pipeline, pk: uuid.UUID) -> None:
+    pipeline.owner.execute("UPDATE tools_toolembedding SET active = false WHERE entity_id = %s", [pk])
+
+
+WRONG = [
+    missing, stale, failed, of_another_model, disabled, pending_without_a_task, blank_by_mistake, inactive_by_mistake,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make_wrong", WRONG, ids=lambda one: one.__name__)
+def test_one_wrong_row_among_right_ones_is_found_and_set_right_EMB_8(
+    pipeline: Pipeline, make_wrong: Callable[[Pipeline, uuid.UUID], None]
+) -> None:
+    pks = [pipeline.add(f"Text {number}.") for number in range(3)]
+    pipeline.work()
+    make_wrong(pipeline, pks[1])
+    progress = run(pipeline)
+    assert progress.seen == 3
+    assert {task["entity_id"]: task["priority"] for task in pipeline.tasks()} in ({pks[1]: 10}, {})
+    pipeline.work()
+    for pk in pks:
+        pipeline.check_ready(pk)
+        assert (pipeline.embedding(pk)["model"], pipeline.embedding(pk)["active"]) == ("model-1", True)
+
+
+def test_a_run_over_a_complete_catalogue_writes_and_locks_nothing_EMB_8(pipeline: Pipeline, embedder: Any) -> None:
+    for number in range(5):
+        pipeline.add(f"Text {number}.")
+    pipeline.work()
+    before, calls = rows(pipeline), len(embedder.calls)
+    assert run(pipeline).queued == 0
+    assert pipeline.work().claimed == 0
+    assert (rows(pipeline), len(embedder.calls)) == (before, calls)
+
+
+def test_a_second_run_before_the_worker_comes_writes_nothing_EMB_8(pipeline: Pipeline) -> None:
+    pks = [pipeline.add(f"Text {number}.") for number in range(6)]
+    pipeline.work()
+    for pk, make_wrong in zip(pks, [missing, stale, failed, of_another_model, disabled], strict=False):
+        make_wrong(pipeline, pk)
+    assert run(pipeline).queued == 5
+    before = rows(pipeline)
+    assert run(pipeline).queued == 0
+    assert rows(pipeline) == before
+
+
+def test_killed_half_way_and_run_again_it_ends_as_if_never_killed_EMB_8(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backfill, "BATCH", 4)
+    pks = [pipeline.add(f"Text {number}.") for number in range(10)]
+    pipeline.owner.execute("TRUNCATE tools_toolembedding, embeddings_embeddingtask")
+
+    class Killed(BaseException):
+        pass
+
+    def kill(progress: Progress) -> None:
+        if progress.seen == 8:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(pipeline, kill)
+    assert len(pipeline.tasks()) == 8
+    written = {task["entity_id"]: task["written"] for task in pipeline.tasks()}
+    assert run(pipeline).queued == 2
+    after = {task["entity_id"]: task["written"] for task in pipeline.tasks()}
+    assert after.keys() == set(pks)
+    assert written.items() <= after.items()  # the first eight were not written again
+    pipeline.work()
+    for pk in pks:
+        pipeline.check_ready(pk)
+
+
+class TestDisabled:
+    def test_everything_embedded_later_once_a_provider_is_there_EMB_8(
+        self, pipeline: Pipeline, use: Callable[..., Any]
+    ) -> None:
+        use("disabled")
+        pks = [pipeline.add(f"Text {number}.") for number in range(3)]
+        assert run(pipeline).queued == 0
+        assert counts(pipeline) == Counts(total=3, disabled=3)
+        use("HashEmbedder")
+        assert run(pipeline).queued == 3
+        pipeline.work()
+        for pk in pks:
+            pipeline.check_ready(pk)
+
+    def test_what_waited_when_it_was_switched_off_waits_no_more_EMB_8(
+        self, pipeline: Pipeline, use: Callable[..., Any]
+    ) -> None:
+        ready = pipeline.add("Ready.")
+        pipeline.work()
+        pipeline.add("Waits.")
+        use("disabled")
+        assert run(pipeline).queued == 0
+        assert counts(pipeline) == Counts(total=2, ready=1, disabled=1)
+        assert pipeline.tasks() == []
+        pipeline.check_ready(ready)
+
+
+def test_counts_are_of_active_tools_of_this_tenant_by_status_EMB_8(
+    pipeline: Pipeline, make_tenant: Callable[..., Any]
+) -> None:
+    Pipeline(make_tenant().pk, pipeline.owner).add("Another tenant's.")
+    pks = [pipeline.add(f"Text {number}.") for number in range(8)]
+    pipeline.work()
+    for pk, make_wrong in zip(pks, [missing, failed, disabled, blank_by_mistake, pending_without_a_task], strict=False):
+        make_wrong(pipeline, pk)
+    pipeline.change(pks[5], active=False)
+    assert counts(pipeline) == Counts(total=7, ready=2, pending=1, failed=1, disabled=1, blank=1, missing=1)
+
+
+def test_the_command_queues_counts_and_says_so_EMB_8(pipeline: Pipeline) -> None:
+    pks = [pipeline.add(f"Text {number}.") for number in range(3)]
+    pipeline.work()
+    missing(pipeline, pks[0])
+    [slug] = pipeline.all("SELECT slug FROM tenancy_tenant WHERE id = %s", pipeline.tenant_id)
+    environment = {"EMBEDDING_MODEL": "model-1", "EMBEDDING_PROVIDER": "tests.providers.HashEmbedder"}
+    said = json.loads(manage("backfill_embeddings", "--tenant", slug["slug"], "--json", env=environment))
+    assert said == {
+        "queued": 1, "total": 3, "ready": 2, "pending": 1, "failed": 0, "disabled": 0, "blank": 0, "missing": 0,
+    }  # fmt: skip
+
+
+class TestReconciler:
+    def reconcile(self) -> int:
+        with login("DATABASE_WORKER_URL"):
+            return reconcile()
+
+    @pytest.mark.parametrize("leave_behind", ["no task", "a parked task"])
+    def test_what_is_pending_without_a_live_task_is_asked_for_in_every_tenant_R1(
+        self, pipeline: Pipeline, make_tenant: Callable[..., Any], leave_behind: str
+    ) -> None:
+        other = Pipeline(make_tenant().pk, pipeline.owner)
+        one, two = pipeline.add("One."), other.add("Two.")
+        if leave_behind == "no task":
+            pipeline.owner.execute("TRUNCATE embeddings_embeddingtask")
+        else:
+            pipeline.owner.execute("UPDATE embeddings_embeddingtask SET status = 'failed'")
+        assert self.reconcile() == 2
+        assert self.reconcile() == 0
+        pipeline.work()
+        pipeline.check_ready(one)
+        other.check_ready(two)
+
+    def test_a_healthy_catalogue_is_left_alone_R1(self, pipeline: Pipeline, use: Callable[..., Any]) -> None:
+        pipeline.add("Ready.")
+        pipeline.work()
+        pipeline.add("Pending.")
+        use("PoisonEmbedder", EMBEDDING_MAX_ATTEMPTS=1)
+        pipeline.add("A poison.")
+        pipeline.work(batches=1)
+        pipeline.change(pipeline.add("Off."), active=False)
+        before = rows(pipeline)
+        assert self.reconcile() == 0
+        assert rows(pipeline) == before

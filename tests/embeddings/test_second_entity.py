@@ -1,0 +1,146 @@
+"""EMB-11: the machinery knows an entity by its type and id. Notes are a second type, with tables of their own."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import psycopg
+import pytest
+from django.db import connection, models
+
+from embeddings import backfill, queue, registry
+from embeddings.models import EntityEmbedding
+from embeddings.queue import Wish
+from embeddings.reconcile import reconcile
+from embeddings.registry import EmbeddedEntity
+from portal.tenancy.context import tenant_context
+from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.models import TenantModel
+from portal.tenancy.rls import isolate
+from tests.embeddings.pipeline import Pipeline, check_in_step, login
+from tests.providers import HashEmbedder
+
+
+class Note(TenantModel):
+    body = models.TextField()
+    active = models.BooleanField(default=True)
+
+    class Meta(TenantModel.Meta):
+        app_label = "notes"
+
+
+class NoteEmbedding(EntityEmbedding):
+    entity = TenantForeignKey(Note, on_delete=models.CASCADE, related_name="+")
+
+    class Meta(EntityEmbedding.Meta):
+        app_label = "notes"
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            *EntityEmbedding.Meta.constraints,
+            CompositeForeignKey(column="entity_id", table="notes_note", name="note_embedding_note", on_delete="CASCADE"),
+        ]
+
+
+def load_texts(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
+    return dict(Note.objects.filter(pk__in=list(ids), active=True).values_list("pk", "body"))
+
+
+def active_ids(after: uuid.UUID | None, limit: int) -> list[uuid.UUID]:
+    notes = Note.objects.filter(active=True).order_by("pk")
+    return list((notes.filter(pk__gt=after) if after else notes).values_list("pk", flat=True)[:limit])
+
+
+NOTES = EmbeddedEntity(type="note", model=NoteEmbedding, load_texts=load_texts)
+
+
+@pytest.fixture
+def notes(pipeline: Pipeline) -> Iterator[EmbeddedEntity]:
+    """Registered, with tables as a migration would make them: of the owner, under forced row-level security."""
+    with connection.schema_editor(collect_sql=True) as editor:
+        for model in (Note, NoteEmbedding):
+            editor.create_model(model)
+    isolation: Sequence[Any] = [isolate("notes_note", worker="SELECT"), isolate("notes_noteembedding")]
+    for statement in [*editor.collected_sql, *(one.sql for one in isolation)]:
+        pipeline.owner.execute(re.sub(r"^--.*$", "", statement, flags=re.MULTILINE) or "SELECT 1")
+    registry.register(NOTES)
+    yield NOTES
+    del registry._entities["note"]
+    connection.close()
+    pipeline.owner.execute("DROP TABLE notes_noteembedding, notes_note")
+
+
+def save(pipeline: Pipeline, body: str, pk: uuid.UUID | None = None) -> uuid.UUID:
+    """A write path of notes, as its own services module would have it."""
+    with tenant_context(pipeline.tenant_id):
+        note, _ = Note.objects.update_or_create(pk=pk or uuid.uuid4(), defaults={"body": body})
+        queue.want(NOTES, [Wish(note.pk, body)])
+    return note.pk  # type: ignore[no-any-return]
+
+
+def row(pipeline: Pipeline, pk: uuid.UUID) -> dict[str, Any]:
+    [found] = pipeline.all("SELECT *, vector::text AS vector FROM notes_noteembedding WHERE entity_id = %s", pk)
+    return found
+
+
+def test_one_worker_and_one_table_serve_tools_and_notes_EMB_11(
+    pipeline: Pipeline, notes: EmbeddedEntity, embedder: HashEmbedder
+) -> None:
+    tool = pipeline.add("A tool.")
+    note, empty = save(pipeline, "A note."), save(pipeline, "")
+    assert {(task["entity_type"], task["entity_id"]) for task in pipeline.tasks()} == {("tool", tool), ("note", note)}
+    done = pipeline.work()
+    assert (done.claimed, done.stored) == (2, 2)
+    pipeline.check_ready(tool)
+    check_in_step(row(pipeline, note), "A note.")
+    assert row(pipeline, empty)["status"] == "blank"
+
+    save(pipeline, "Another text.", note)
+    save(pipeline, "No more empty.", empty)
+    pipeline.work()
+    check_in_step(row(pipeline, note), "Another text.")
+    check_in_step(row(pipeline, empty), "No more empty.")
+    assert len(embedder.calls) == 4
+
+
+def test_ids_that_two_types_share_are_two_entities_EMB_11(pipeline: Pipeline, notes: EmbeddedEntity) -> None:
+    tool = pipeline.add("A tool.")
+    save(pipeline, "A note.", tool)
+    assert len(pipeline.tasks()) == 2
+    pipeline.work()
+    pipeline.check_ready(tool)
+    check_in_step(row(pipeline, tool), "A note.")
+    with tenant_context(pipeline.tenant_id):
+        queue.want(NOTES, [Wish(tool, "Other.")])
+        queue.forget("note", [tool])
+    pipeline.check_ready(tool)
+
+
+def test_backfill_counts_and_reconciler_work_for_notes_EMB_11(pipeline: Pipeline, notes: EmbeddedEntity) -> None:
+    with tenant_context(pipeline.tenant_id):
+        pk = Note.objects.create(body="Written by a path that forgot to ask.").pk
+        assert backfill.counts(NOTES, entity_table="notes_note").missing == 1
+    assert backfill.backfill(NOTES, pipeline.tenant_id, active_ids=active_ids, total=1).queued == 1
+    pipeline.owner.execute("TRUNCATE embeddings_embeddingtask")
+    with login("DATABASE_WORKER_URL"):
+        assert reconcile() == 1
+    pipeline.work()
+    check_in_step(row(pipeline, pk), "Written by a path that forgot to ask.")
+    with tenant_context(pipeline.tenant_id):
+        assert backfill.counts(NOTES, entity_table="notes_note").as_dict() == {
+            "total": 1, "ready": 1, "pending": 0, "failed": 0, "disabled": 0, "blank": 0, "missing": 0,
+        }  # fmt: skip
+
+
+def test_the_tables_constraints_come_with_the_base_class_EMB_11(pipeline: Pipeline, notes: EmbeddedEntity) -> None:
+    save(pipeline, "A note.")
+    with pytest.raises(psycopg.errors.CheckViolation, match="noteembedding_ready_is_current"):
+        pipeline.owner.execute("UPDATE notes_noteembedding SET status = 'ready'")
+
+
+def test_a_type_is_registered_once_EMB_11(pipeline: Pipeline, notes: EmbeddedEntity) -> None:
+    registry.register(NOTES)
+    assert registry.get("note") is NOTES
+    with pytest.raises(ValueError, match="'note' is registered already"):
+        registry.register(EmbeddedEntity(type="note", model=NoteEmbedding, load_texts=lambda _: {}))

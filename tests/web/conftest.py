@@ -1,0 +1,60 @@
+"""An endpoint-backed tool of a small document, and a way to say how an embedding stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from embeddings.models import EmbeddingTask
+from portal.tenancy.models import Tenant
+from tools.imports.apply import Origin, apply_document
+from tools.imports.openapi import parse_openapi
+from tools.models import SourceKind, Tool, ToolEmbedding
+
+DOCUMENT = """
+openapi: 3.0.0
+info: {title: Shop, version: "1"}
+paths:
+  /orders:
+    get:
+      operationId: listOrders
+      summary: %s
+      tags: [orders]
+      parameters:
+        - {name: status, in: query, required: true, description: Which orders, schema: {type: string, enum: [open, paid]}}
+      responses: {"200": {description: ok}}
+"""
+
+
+def import_shop(summary: str) -> None:
+    raw = (DOCUMENT % summary).encode()
+    origin = Origin(slug="shop", kind=SourceKind.OPENAPI, name="shop.yaml", raw=raw)
+    apply_document(parse_openapi(raw, name="shop.yaml"), origin, actor="importer")
+
+
+@pytest.fixture
+def imported_tool(tenant: Tenant) -> Tool:
+    import_shop("Lists the orders of the shop.")
+    tool: Tool = Tool.objects.select_related("endpoint", "source").get(name="listOrders")
+    return tool
+
+
+@pytest.fixture
+def set_embedding() -> Callable[..., None]:
+    """Puts a tool's embedding and its task into a state; `task=None` removes the task."""
+
+    def put(tool: Tool, status: str, *, task: dict[str, Any] | None = None, **fields: Any) -> None:
+        rows = ToolEmbedding.objects.filter(entity=tool)
+        if status == "ready":
+            row = rows.get()
+            fields = {"vector": [1.0] + [0.0] * 383, "vector_hash": row.source_hash, **fields}
+        rows.update(status=status, **fields)
+        tasks = EmbeddingTask.objects.filter(entity_id=tool.pk)
+        if task is None:
+            tasks.delete()
+        else:
+            tasks.update(**task)
+
+    return put

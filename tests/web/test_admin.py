@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.urls import reverse
+
+from embeddings.models import EmbeddingTask
+from portal.tenancy.context import tenant_context
+from portal.tenancy.keys import find_caller
+from portal.tenancy.models import ApiKey, Membership, Tenant
+from tools import services
+from tools.models import ManualOverride, Tool, ToolEmbedding
+
+OURS = [
+    "tenancy.Tenant", "tenancy.Membership", "tenancy.ApiKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
+    "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask", "tools.SourceEvent",
+    "tools.ToolEvent", "tools.ManualOverrideEvent",
+]  # fmt: skip
+READ_ONLY = [
+    name
+    for name in OURS
+    if name not in {"tenancy.Membership", "tenancy.ApiKey", "tools.Tool", "tools.Source"}
+]
+
+
+@pytest.fixture
+def superuser(tenant: Tenant) -> Client:
+    user = get_user_model().objects.create_superuser("root", password=None)
+    Membership.objects.create(user=user, role="admin")
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def a_row_of_everything(imported_tool: Tool) -> None:
+    services.update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
+    ApiKey.objects.create(name="k", prefix="tp_x", digest=b"1", scopes=["search:read"])
+
+
+def address(label: str, page: str, *arguments: Any) -> str:
+    return reverse(f"admin:{label.lower().replace('.', '_')}_{page}", args=arguments)
+
+
+def change_form(client: Client, tool: Tool) -> dict[str, Any]:
+    form = client.get(address("tools.Tool", "change", tool.pk)).context["adminform"].form
+    return {name: form[name].value() for name in form.fields if form[name].value() not in (None, False)}
+
+
+def test_UI_1_every_model_of_ours_has_an_admin() -> None:
+    registered = {model._meta.label for model in admin.site._registry}
+    ours = {
+        model._meta.label
+        for app in ("tenancy", "tools", "embeddings")
+        for model in apps.get_app_config(app).get_models()
+    }
+    assert ours == set(OURS)
+    assert ours <= registered
+
+
+@pytest.mark.parametrize("label", OURS)
+def test_UI_1_lists_and_pages_open_without_inline_code_or_vectors(
+    superuser: Client, a_row_of_everything: None, label: str
+) -> None:
+    rows = superuser.get(address(label, "changelist"))
+    assert rows.status_code == 200
+    row = apps.get_model(label)._default_manager.first()
+    page = superuser.get(address(label, "change", row.pk))
+    assert page.status_code == 200
+    for html in (rows.content.decode(), page.content.decode()):
+        assert "style=" not in html
+        assert "<style" not in html
+        # A data block is no script; everything else comes from files.
+        assert all("src=" in tag or "application/json" in tag for tag in re.findall(r"<script[^>]*>", html))
+        assert not re.search(r"field-vector\b", html)
+    assert "default-src 'none'" in page["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("label", READ_ONLY)
+def test_UI_1_states_and_history_are_read_only(
+    superuser: Client, a_row_of_everything: None, label: str
+) -> None:
+    row = apps.get_model(label)._default_manager.first()
+    assert superuser.post(address(label, "change", row.pk), {"status": "ready"}).status_code == 403
+    assert superuser.post(address(label, "delete", row.pk), {"post": "yes"}).status_code == 403
+    assert superuser.get(address(label, "add")).status_code == 403
+
+
+def test_SEC_1_the_admin_shows_the_members_tenant_only(
+    superuser: Client, make_tenant: Callable[..., Tenant]
+) -> None:
+    with tenant_context(make_tenant().pk):
+        foreign = services.create_tool(actor="x", tool_id="secret", name="secret plan")
+    for label in ("tools.Tool", "tools.ToolEvent", "tools.ToolEmbedding"):
+        assert "secret plan" not in superuser.get(address(label, "changelist")).content.decode()
+    assert superuser.get(address("tools.Tool", "change", foreign.pk)).status_code == 302
+
+
+def test_SEC_1_a_superuser_without_a_tenant_sees_no_tenant_model(db: None) -> None:
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("homeless", password=None))
+    assert "Tool embeddings" not in client.get("/admin/").content.decode()
+    assert client.get(address("tools.Tool", "changelist")).status_code == 403
+
+
+def test_the_role_in_the_tenant_bounds_djangos_permissions(
+    tenant: Tenant, make_tool: Callable[..., Tool]
+) -> None:
+    user = get_user_model().objects.create_superuser("looker", password=None)
+    Membership.objects.create(user=user, role="viewer")
+    client = Client()
+    client.force_login(user)
+    tool = make_tool()
+    assert client.get(address("tools.Tool", "change", tool.pk)).status_code == 200
+    assert client.post(address("tools.Tool", "change", tool.pk), {"name": "x"}).status_code == 403
+    assert client.get(address("tenancy.ApiKey", "changelist")).status_code == 403
+    assert client.get(address("tenancy.Membership", "changelist")).status_code == 403
+
+
+def test_EMB_2_a_save_in_the_admin_goes_through_the_services(superuser: Client, imported_tool: Tool) -> None:
+    form = {**change_form(superuser, imported_tool), "tags": "orders\r\nmoney"}
+    assert superuser.post(address("tools.Tool", "change", imported_tool.pk), form).status_code == 302
+    saved = Tool.objects.get(pk=imported_tool.pk)
+    assert (saved.tags, saved.version, saved.updated_by) == (["orders", "money"], 2, "root")
+    assert list(ManualOverride.objects.values_list("field", flat=True)) == ["tags"]
+
+
+def test_a_stale_form_in_the_admin_is_refused_and_keeps_its_text(
+    superuser: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool()
+    form = {**change_form(superuser, tool), "description": "Typed for long."}
+    services.update_tool(pk=tool.pk, expected_version=1, changes={"owner": "o"}, actor="olga")
+    answer = superuser.post(address("tools.Tool", "change", tool.pk), form)
+    html = answer.content.decode()
+    assert answer.status_code == 200
+    assert "olga saved this tool" in html
+    assert "Typed for long." in html
+    assert Tool.objects.get(pk=tool.pk).version == 2
+
+
+def test_a_tool_is_made_in_the_admin_and_a_taken_name_is_said(superuser: Client) -> None:
+    form = {
+        "name": "Mail", "tool_id": "mail", "namespace": "public", "source_protocol": "manual", "description": "Sends.",
+        "tool_type": "api", "visibility": "public", "sensitivity": "internal", "lifecycle": "active",
+        "semantic_weight": "1", "parameters": "{}", "annotations": "{}", "output": "null", "active": "on",
+    }  # fmt: skip
+    assert superuser.post(address("tools.Tool", "add"), form).status_code == 302
+    tool = Tool.objects.get(tool_id="mail")
+    assert EmbeddingTask.objects.filter(entity_id=tool.pk).exists()
+    assert "exists in this namespace" in superuser.post(address("tools.Tool", "add"), form).content.decode()
+    assert (
+        "Must be a JSON object"
+        in superuser.post(address("tools.Tool", "add"), {**form, "parameters": "[1]"}).content.decode()
+    )
+
+
+def test_EMB_9_the_admins_action_refreshes(
+    superuser: Client, make_tool: Callable[..., Tool], set_embedding: Callable[..., None]
+) -> None:
+    tool = make_tool()
+    set_embedding(tool, "ready")
+    form = {"action": "refresh_embedding", "_selected_action": [tool.pk]}
+    answer = superuser.post(address("tools.Tool", "changelist"), form, follow=True)
+    assert "queued for 1 of 1 tools" in answer.content.decode()
+    row = ToolEmbedding.objects.get(entity=tool)
+    answer = superuser.post(
+        address("tools.ToolEmbedding", "changelist"), {**form, "_selected_action": [row.pk]}, follow=True
+    )
+    assert "queued for 1 of 1 tools" in answer.content.decode()
+    assert EmbeddingTask.objects.filter(entity_id=tool.pk).count() == 1
+
+
+def test_SYN_5_the_admins_action_resets_overrides(superuser: Client, a_row_of_everything: None) -> None:
+    row = ManualOverride.objects.get()
+    superuser.post(
+        address("tools.ManualOverride", "changelist"),
+        {"action": "reset_to_imported", "_selected_action": [row.pk]},
+    )
+    assert not ManualOverride.objects.exists()
+    assert Tool.objects.get().description == "Lists the orders of the shop."
+
+
+def test_deletes_in_the_admin_go_through_the_services(
+    superuser: Client, make_tool: Callable[..., Tool], imported_tool: Tool
+) -> None:
+    tool = make_tool()
+    assert "tool_0" in superuser.get(address("tools.Tool", "delete", tool.pk)).content.decode()
+    superuser.post(address("tools.Tool", "delete", tool.pk), {"post": "yes"})
+    assert not EmbeddingTask.objects.filter(entity_id=tool.pk).exists()
+    kept = superuser.post(address("tools.Tool", "delete", imported_tool.pk), {"post": "yes"}, follow=True)
+    assert "Deactivate it instead" in kept.content.decode()
+    form = {"action": "delete_selected", "_selected_action": [imported_tool.pk], "post": "yes"}
+    assert (
+        "Deactivate it instead"
+        in superuser.post(address("tools.Tool", "changelist"), form, follow=True).content.decode()
+    )
+    superuser.post(address("tools.Source", "delete", imported_tool.source_id), {"post": "yes"})
+    assert not Tool.objects.exists()
+
+
+def test_API_3_a_new_key_is_shown_once_and_works(superuser: Client) -> None:
+    form = {"name": "ci", "scopes": ["search:read"], "max_sensitivity": "internal"}
+    answer = superuser.post(address("tenancy.ApiKey", "add"), form)
+    found = re.search(r"tp_[0-9A-Za-z]{49}", answer.content.decode())
+    assert found
+    caller = find_caller(found[0])
+    assert caller is not None
+    assert (caller.key_name, set(caller.scopes), caller.max_sensitivity) == (
+        "ci",
+        {"search:read"},
+        "internal",
+    )
+    assert "no-store" in answer["Cache-Control"]
+    key = ApiKey.objects.get(name="ci")
+    for page in (address("tenancy.ApiKey", "changelist"), address("tenancy.ApiKey", "change", key.pk)):
+        assert found[0] not in superuser.get(page).content.decode()
+    assert (
+        "A key of this name exists" in superuser.post(address("tenancy.ApiKey", "add"), form).content.decode()
+    )
+    superuser.post(
+        address("tenancy.ApiKey", "changelist"), {"action": "revoke", "_selected_action": [key.pk]}
+    )
+    assert find_caller(found[0]) is None
+
+
+def test_a_member_is_added_once(superuser: Client) -> None:
+    user = get_user_model().objects.create_user("newcomer")
+    form = {"user": user.pk, "role": "operator"}
+    assert superuser.post(address("tenancy.Membership", "add"), form).status_code == 302
+    assert (
+        "is a member of this tenant already"
+        in superuser.post(address("tenancy.Membership", "add"), form).content.decode()
+    )

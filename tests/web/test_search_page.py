@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.test import Client, override_settings
+
+from tools.models import Tool
+
+HTMX = {"HX-Request": "true"}
+
+
+@override_settings(SEARCH_SEMANTIC=False)
+def test_SRC_5_keyword_answers_say_that_they_are_degraded(
+    viewer_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool(name="refund_payment", description="Gives a customer their money back.")
+    make_tool(name="weather", description="Tells the weather.")
+    html = viewer_client.get("/search/?q=give+the+customer+money+back").content.decode()
+    assert "Answered by keyword alone." in html
+    assert "Semantic search is switched off" in html
+    assert f'href="/tools/{tool.pk}/"' in html
+    assert "How it scored" in html
+
+
+@override_settings(SEARCH_SEMANTIC=False)
+def test_UI_1_a_search_fragment_and_an_empty_answer(
+    viewer_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    make_tool()
+    html = viewer_client.get("/search/?q=zzzzqqq%00&top_k=7", headers=HTMX).content.decode()
+    assert "<html" not in html
+    assert "Nothing found" in html
+
+
+def test_UI_1_a_question_is_not_asked_when_blank_or_too_long(viewer_client: Client) -> None:
+    assert "For example" in viewer_client.get("/search/?q=+").content.decode()
+    answer = viewer_client.get("/search/", {"q": "x" * 2001})
+    assert answer.status_code == 422
+    assert "at most 2,000 characters" in answer.content.decode()
