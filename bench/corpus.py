@@ -13,9 +13,57 @@ from bench.stack import ROOT
 REAL = ROOT.parent / "shared" / "retrieval"
 SETS = ("catalogue", "apigen", "bfcl", "mcpverse")
 
-_VERBS = ["get", "list", "create", "update", "delete", "search", "export", "archive", "approve", "cancel", "translate", "convert", "schedule", "send", "validate"]
-_NOUNS = ["invoice", "ticket", "parcel", "reading", "badge", "ledger", "roster", "voucher", "sensor", "permit", "calendar", "message", "contract", "recipe", "playlist"]
-_SCOPES = ["customer", "warehouse", "clinic", "school", "airline", "hotel", "factory", "library", "museum", "bank", "farm", "studio", "port", "court", "lab"]
+_VERBS = [
+    "get",
+    "list",
+    "create",
+    "update",
+    "delete",
+    "search",
+    "export",
+    "archive",
+    "approve",
+    "cancel",
+    "translate",
+    "convert",
+    "schedule",
+    "send",
+    "validate",
+]
+_NOUNS = [
+    "invoice",
+    "ticket",
+    "parcel",
+    "reading",
+    "badge",
+    "ledger",
+    "roster",
+    "voucher",
+    "sensor",
+    "permit",
+    "calendar",
+    "message",
+    "contract",
+    "recipe",
+    "playlist",
+]
+_SCOPES = [
+    "customer",
+    "warehouse",
+    "clinic",
+    "school",
+    "airline",
+    "hotel",
+    "factory",
+    "library",
+    "museum",
+    "bank",
+    "farm",
+    "studio",
+    "port",
+    "court",
+    "lab",
+]
 
 
 def tools(count: int) -> list[dict[str, Any]]:

@@ -18,14 +18,14 @@ from django.urls import path
 
 from embeddings.providers.sentence_transformers import SentenceTransformers
 
-settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="floor", MIDDLEWARE=[], LOGGING_CONFIG=None)  # noqa: S106
+settings.configure(
+    ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="floor", MIDDLEWARE=[], LOGGING_CONFIG=None
+)  # noqa: S106
 
 _provider = SentenceTransformers(threads=1)
 _connections: list[psycopg.Connection] = []
 
-STATEMENT = (
-    "SELECT id, score FROM tools_search_candidates(query_vector => %s::vector, query_text => %s, max_results => 40)"
-)
+STATEMENT = "SELECT id, score FROM tools_search_candidates(query_vector => %s::vector, query_text => %s, max_results => 40)"
 
 
 def _connection() -> psycopg.Connection:

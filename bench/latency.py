@@ -69,10 +69,17 @@ def start_floor(portal: Stack) -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
-    command = [sys.executable, "-m", "gunicorn", "bench.floor:application", "-b", f"127.0.0.1:{port}", "-w", "2"]
-    portal.processes["floor"] = subprocess.Popen(
-        command, cwd=ROOT, env=portal.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    command = [
+        sys.executable,
+        "-m",
+        "gunicorn",
+        "bench.floor:application",
+        "-b",
+        f"127.0.0.1:{port}",
+        "-w",
+        "2",
+    ]
+    portal.spawn("floor", command)
     portal.await_port(port)
     return port
 
@@ -99,7 +106,11 @@ def search(portal: Stack, slug: str, key: str, floor_port: int) -> dict[str, flo
         for _ in range(SEARCHES):
             question = next(asked)
             mine[-1].append(
-                timed(lambda q=question: _ok(ours.call("POST", "/api/v1/tools/search", {"query": q, "top_k": 20})))
+                timed(
+                    lambda q=question: _ok(
+                        ours.call("POST", "/api/v1/tools/search", {"query": q, "top_k": 20})
+                    )
+                )
             )
             question = next(asked)
             body = {"query": question, "top_k": 20, "tenant": tenant}
@@ -144,7 +155,8 @@ def backfill(portal: Stack) -> dict[str, float]:
         bare = _script(portal, texts_script, "app", tenant)
         with psycopg.connect(portal.environment["DATABASE_ADMIN_URL"], autocommit=True) as owner:
             owner.execute(
-                "UPDATE tools_toolembedding SET status = 'failed' WHERE tenant_id = %s AND status = 'ready'", [tenant]
+                "UPDATE tools_toolembedding SET status = 'failed' WHERE tenant_id = %s AND status = 'ready'",
+                [tenant],
             )
         portal.manage("backfill_embeddings", "--tenant", "backfill", "--no-progress", "--json")
         worker = _script(portal, worker_script, "worker")
@@ -162,7 +174,12 @@ def backfill(portal: Stack) -> dict[str, float]:
 def _script(portal: Stack, code: str, role: str, *arguments: str) -> dict[str, Any]:
     environment = {**portal.environment, "PORTAL_DB_ROLE": role, "DJANGO_SETTINGS_MODULE": "portal.settings"}
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
@@ -191,7 +208,10 @@ def save(portal: Stack, key: str) -> dict[str, float]:
         text = f"Round {number}: lists what is overdue, by customer and by the date it was due."
         began = time.perf_counter()
         status, body = client.call(
-            "PATCH", f"/api/v1/tools/{tool['id']}", {"description": text}, {"If-Match": f'"v{tool["version"]}"'}
+            "PATCH",
+            f"/api/v1/tools/{tool['id']}",
+            {"description": text},
+            {"If-Match": f'"v{tool["version"]}"'},
         )
         spent = (time.perf_counter() - began) * 1000
         assert status == 200, body
@@ -204,7 +224,9 @@ def save(portal: Stack, key: str) -> dict[str, float]:
     with_pipeline: list[list[float]] = []
     without: list[list[float]] = []
     for round_number in range(ROUNDS):
-        pairs = [(patch(on, n), patch(off, n)) for n in range(round_number * SAVES, (round_number + 1) * SAVES)]
+        pairs = [
+            (patch(on, n), patch(off, n)) for n in range(round_number * SAVES, (round_number + 1) * SAVES)
+        ]
         with_pipeline.append([pair[0] for pair in pairs])
         without.append([pair[1] for pair in pairs])
     return compared(with_pipeline, without)

@@ -86,7 +86,9 @@ def ask(client: Client, queries: list[dict[str, Any]]) -> dict[str, float]:
         if status != 200:
             raise RuntimeError(f"query {query['qid']}: {status}: {answer}")
         if answer["metadata"]["degraded"]:
-            raise RuntimeError(f"query {query['qid']} was answered degraded: {answer['metadata']['degraded']}")
+            raise RuntimeError(
+                f"query {query['qid']} was answered degraded: {answer['metadata']['degraded']}"
+            )
         rows.append(measures(query, [hit["tool"]["tool_id"] for hit in answer["results"]]))
     figures = {name: round(statistics.fmean(row[name] for row in rows), 4) for name in rows[0]}
     return {

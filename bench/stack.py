@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from portal.embedded import start
+from portal.embedded.process import spawn
 from portal.processes import PROCESSES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,12 +58,19 @@ class Stack:
         """Starts one of the product's processes (`web`, `embeddings`, …)."""
         process = COMMANDS[name]
         command = [sys.executable, *process.command[1:]]
-        self.processes[name] = subprocess.Popen(
-            command, cwd=ROOT, env={**self.environment, "PORTAL_DB_ROLE": process.role, **environment},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        self.spawn(name, command, PORTAL_DB_ROLE=process.role, **environment)
         if name == "web":
             self.await_port(self.port)
+
+    def spawn(self, name: str, command: list[str], **environment: str) -> None:
+        """Starts any process, which ends with us even if we are killed."""
+        self.processes[name] = spawn(
+            command,
+            cwd=ROOT,
+            environment={**self.environment, **environment},
+            output=subprocess.DEVNULL,
+            death_signal=signal.SIGTERM,
+        )
 
     def stop(self, name: str) -> None:
         process = self.processes.pop(name)
@@ -96,7 +105,9 @@ class Client:
         self.port, self.key = port, key
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
-    def call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> tuple[int, Any]:
+    def call(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any]:
         """Status and decoded JSON."""
         data = None if body is None else json.dumps(body).encode()
         sent = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json", **(headers or {})}

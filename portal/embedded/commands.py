@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -128,6 +129,11 @@ def reset(root: Path, *, confirmed: bool) -> None:
                 say("Nothing was deleted.")
                 return
         Layout.of(state, programs().account).remove()
+        for path in state.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.suffix != ".lock":
+                path.unlink()
     say("Deleted. `make up` starts anew.")
 
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from portal.embedded.errors import ServiceError
-from portal.embedded.layout import Layout, unwritable
+from portal.embedded.layout import SECRETS, Layout, unwritable
 
-FILE_NAME = "services.json"
 WEB_LOGIN = "portal_web"
 WORKER_LOGIN = "portal_embedder"
 
@@ -35,7 +34,7 @@ class Credentials:
 
 def load(layout: Layout) -> Credentials:
     """What the last start wrote, or new secrets where nothing was written yet."""
-    path = layout.state / FILE_NAME
+    path = layout.state / SECRETS
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         broker = urlsplit(values["REDIS_URL"])
@@ -58,7 +57,7 @@ def load(layout: Layout) -> Credentials:
 
 def save(layout: Layout, urls: dict[str, str]) -> None:
     """Write the file whole or not at all, readable by its owner alone; an unchanged file is not touched."""
-    write_private(layout.state / FILE_NAME, json.dumps(urls, indent=1) + "\n")
+    write_private(layout.state / SECRETS, json.dumps(urls, indent=1) + "\n")
 
 
 def write_private(path: Path, text: str) -> None:

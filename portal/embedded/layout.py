@@ -21,6 +21,9 @@ from typing import IO
 from portal.embedded.account import SYSTEM_FOLDER, make_public_folder
 from portal.embedded.errors import ServiceError
 
+SECRETS = "services.json"
+KEPT = "belongs-to"
+THROWAWAY = "throwaway"
 SOCKET_NAME = ".s.PGSQL.5432"
 SOCKET_PATH_LIMIT = 107  # bytes in sockaddr_un, the ending zero included
 ROOM_NEEDED = (
@@ -56,24 +59,40 @@ class Layout:
         return self.home / "valkey"
 
     @property
+    def new_postgres(self) -> Path:
+        """Where a cluster is made before it takes its place."""
+        return self.home / "postgres.new"
+
+    @property
+    def valkey_configuration(self) -> Path:
+        return self.home / "valkey.conf"
+
+    @property
+    def _aside(self) -> Path:
+        return self.home.with_name(f"{self.home.name}.old")
+
+    @property
     def logs(self) -> Path:
         return self.state / "log"
 
     def make(self, *, throwaway: bool = False) -> None:
         """Make what is missing, each folder closed to everyone else. Existing folders keep their mode.
 
-        A home of root's says whose it is in a file: `belongs-to`, or `throwaway` where it may be swept away.
+        A home of root's says in a file whose it is: KEPT, or THROWAWAY where it may be swept away.
         """
         make_state(self.state)
         try:
             if self.account:
                 make_public_folder(SYSTEM_FOLDER)
                 self._set_aside_strangers_data()
-                self._private(self.home)
-                mark = self.home / ("throwaway" if throwaway else "belongs-to")
-                mark.write_text(str(self.state), encoding="utf-8")
-            self._private(self.sockets)
-            self._private(self.valkey)
+                # Root's own, so that the servers' account can lay no link where root writes; what is closed lies in it.
+                make_public_folder(self.home)
+                for name, kept in ((KEPT, not throwaway), (THROWAWAY, throwaway)):
+                    (self.home / name).unlink(missing_ok=True)
+                    if kept:
+                        (self.home / name).write_text(str(self.state), encoding="utf-8")
+            self.make_private(self.sockets)
+            self.make_private(self.valkey)
             self.logs.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise unwritable(Path(error.filename or self.home), error) from error
@@ -86,20 +105,20 @@ class Layout:
                 )
 
     def remove(self) -> None:
-        """Delete the servers' data, secrets and logs; the lock files stay, because others may wait on them."""
+        """Delete what the services made: data, secrets, logs. Nothing else in the state folder is touched, nor its
+        lock files, because others may wait on them.
+        """
         if self.account:
             shutil.rmtree(self.home, ignore_errors=True)
+            shutil.rmtree(self._aside, ignore_errors=True)
         if self.sockets.parent != self.home:
             shutil.rmtree(self.sockets, ignore_errors=True)
-        for path in list(self.state.iterdir()) if self.state.is_dir() else []:
-            if path.suffix == ".lock":
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+        for folder in (self.postgres, self.new_postgres, self.valkey, self.sockets, self.logs):
+            shutil.rmtree(folder, ignore_errors=True)
+        for path in (self.valkey_configuration, self.state / SECRETS):
+            path.unlink(missing_ok=True)
 
-    def _private(self, folder: Path) -> None:
+    def make_private(self, folder: Path) -> None:
         """A folder that only its owner may enter. One in /tmp could have been laid by a stranger, so all are checked."""
         try:
             folder.mkdir(mode=0o700)
@@ -119,11 +138,10 @@ class Layout:
 
     def _set_aside_strangers_data(self) -> None:
         """A project that was deleted and cloned again at the same path has new secrets, which fit no old data."""
-        if not self.postgres.exists() or (self.state / "services.json").exists():
+        if not self.postgres.exists() or (self.state / SECRETS).exists():
             return
-        aside = self.home.with_name(f"{self.home.name}.old")
-        shutil.rmtree(aside, ignore_errors=True)
-        self.home.rename(aside)
+        shutil.rmtree(self._aside, ignore_errors=True)
+        self.home.rename(self._aside)
 
 
 def make_state(state: Path) -> None:

@@ -21,7 +21,7 @@ import psycopg
 
 from portal.embedded.account import Programs
 from portal.embedded.errors import ServiceError
-from portal.embedded.layout import Layout
+from portal.embedded.layout import SECRETS, Layout
 from portal.embedded.process import end, end_pid, open_log, spawn
 
 SUPERUSER = "portal_admin"
@@ -43,7 +43,7 @@ SETTINGS = {
     "log_min_error_statement": "panic",
 }
 # Fast shutdown, then immediate (the next start recovers), each with its seconds.
-FAST = [(signal.SIGINT, 4.0), (signal.SIGQUIT, 3.0)]
+FAST = [(signal.SIGINT, 3.0), (signal.SIGQUIT, 3.0)]
 IMMEDIATE = [(signal.SIGQUIT, 4.0)]
 
 
@@ -110,8 +110,9 @@ class Postgres:
 
     def _initdb(self) -> None:
         """Make the cluster beside its final place, so that an interrupted initdb leaves nothing half made there."""
-        scratch = self.layout.home / "postgres.new"
+        scratch = self.layout.new_postgres
         shutil.rmtree(scratch, ignore_errors=True)
+        self.layout.make_private(scratch)
         password_file = self.layout.home / "postgres.password"
         password_file.unlink(missing_ok=True)
         password_file.touch(mode=0o600)
@@ -133,7 +134,7 @@ class Postgres:
         try:
             made = subprocess.run(
                 command,
-                cwd=self.layout.home,
+                cwd=scratch,
                 env=_environment(),
                 capture_output=True,
                 text=True,
@@ -165,7 +166,7 @@ class Postgres:
                 if "password authentication failed" in str(error):
                     raise ServiceError(
                         f"The database in {self.layout.postgres} was made with another password than the one in "
-                        f"{self.layout.state / 'services.json'}: bring that file back, or run `make reset`."
+                        f"{self.layout.state / SECRETS}: bring that file back, or run `make reset`."
                     ) from None
             if process.poll() is not None:
                 raise ServiceError(f"PostgreSQL did not start: {self._last_words()}")

@@ -16,7 +16,7 @@ from typing import IO, Self
 from portal.embedded import credentials
 from portal.embedded.account import SYSTEM_FOLDER, programs
 from portal.embedded.errors import ServiceError
-from portal.embedded.layout import Layout, lock, make_state
+from portal.embedded.layout import THROWAWAY, Layout, lock, make_state
 from portal.embedded.postgres import Postgres
 from portal.embedded.process import is_running_in
 from portal.embedded.valkey import Valkey
@@ -106,7 +106,7 @@ def start(
 
 def _sweep() -> None:
     """Delete what killed test runs left in root's system folder; a home in use has its lock held or its server up."""
-    for mark in SYSTEM_FOLDER.glob("*/throwaway"):
+    for mark in SYSTEM_FOLDER.glob(f"*/{THROWAWAY}"):
         home = mark.parent
         state = Path(mark.read_text(encoding="utf-8"))
         held = lock(state / LOCK_NAME, wait=False) if state.is_dir() else None

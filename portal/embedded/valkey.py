@@ -32,7 +32,7 @@ SETTINGS = {
     "stop-writes-on-bgsave-error": "no",
     "tcp-backlog": "128",
 }
-STOP = [(signal.SIGTERM, 2.0)]
+STOP = [(signal.SIGTERM, 1.0)]
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ class Valkey:
             "dir": str(self.layout.valkey),
             "pidfile": str(self.layout.valkey / "valkey.pid"),
         }
-        path = self.layout.valkey / "valkey.conf"
+        path = self.layout.valkey_configuration
         path.unlink(missing_ok=True)
         path.touch(mode=0o600)
         path.write_text(

@@ -136,7 +136,7 @@ def test_s6_an_old_note_of_use_overwrites_no_newer_one(owner: Tenant) -> None:
         assert ApiKey.objects.get(pk=row.pk).last_used_at == first
 
 
-SEEN = {"If-Match": "\"v1\""}
+SEEN = {"If-Match": '"v1"'}
 MATRIX = {
     ("get", "/api/v1/me"): None,
     ("get", "/api/v1/tools/search?query=mail"): Scope.SEARCH_READ,
@@ -161,7 +161,10 @@ def test_api_3_the_matrix_of_scopes_names_every_route() -> None:
         route = "/api/v1/" + str(pattern.pattern).replace("<str:ref>", "send_mail")
         for method in ("get", "post", "put", "patch", "delete"):
             if hasattr(view, method):
-                assert any((method, route) == (m, path.partition("?")[0]) for m, path in MATRIX), (method, route)
+                assert any((method, route) == (m, path.partition("?")[0]) for m, path in MATRIX), (
+                    method,
+                    route,
+                )
 
 
 @pytest.mark.parametrize("held", [*Scope.values])
@@ -203,12 +206,17 @@ def test_api_3_a_key_sees_tools_up_to_its_sensitivity(
         expected = 200 if f"mail_{level}" in allowed else 404
         assert client.get(f"/api/v1/tools/mail_{level}").status_code == expected
         assert client.get(f"/api/v1/tools/mail_{level}/embedding").status_code == expected
-        assert client.patch(f"/api/v1/tools/mail_{level}", {}, format="json", headers=SEEN).status_code == expected
+        assert (
+            client.patch(f"/api/v1/tools/mail_{level}", {}, format="json", headers=SEEN).status_code
+            == expected
+        )
 
 
 def candidates_take_sensitivities() -> bool:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT 'sensitivities' = ANY (proargnames) FROM pg_proc WHERE proname = 'tools_search_candidates'")
+        cursor.execute(
+            "SELECT 'sensitivities' = ANY (proargnames) FROM pg_proc WHERE proname = 'tools_search_candidates'"
+        )
         return bool(cursor.fetchall()[0][0])
 
 

@@ -42,7 +42,9 @@ def test_api_1_every_status_has_the_same_shape_whoever_raises_it(
     assert_problem(make_api(owner, Scope.TOOLS_READ).post("/api/v1/tools"), 403, "permission_denied")
     assert_problem(agent.get("/api/v1/tools/nothing"), 404, "not_found")
     assert_problem(agent.put("/api/v1/tools/send_mail"), 405, "method_not_allowed")
-    assert_problem(agent.post("/api/v1/tools", "a=b", content_type="text/plain"), 415, "unsupported_media_type")
+    assert_problem(
+        agent.post("/api/v1/tools", "a=b", content_type="text/plain"), 415, "unsupported_media_type"
+    )
     assert_problem(agent.get("/api/v1/me", headers={"Accept": "text/html"}), 406, "not_acceptable")
     # Outside of DRF: no such route, a foreign host.
     assert_problem(agent.get("/api/v1/nothing/at/all"), 404, "not_found")
@@ -72,7 +74,9 @@ def test_api_1_our_own_mistake_is_a_problem_that_tells_nothing_but_its_request_i
     assert any(body["request_id"] in record.getMessage() for record in caplog.records)
 
 
-def test_api_1_a_database_that_does_not_answer_is_a_503(agent: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_1_a_database_that_does_not_answer_is_a_503(
+    agent: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise OperationalError("canceling statement due to statement timeout")
 
@@ -112,11 +116,19 @@ def test_case_42_nul_and_half_surrogates_are_refused_in_every_place_of_every_bod
     bodies += [f'{{"{name}": {{{text}: 1}}}}' for name in objects]
     bodies += [f"{{{text}: 1}}", f"[{text}]", text]
     for body in bodies:
-        for method, path in (("post", "/api/v1/tools"), ("patch", "/api/v1/tools/send_mail"), ("post", "/api/v1/tools/search")):
+        for method, path in (
+            ("post", "/api/v1/tools"),
+            ("patch", "/api/v1/tools/send_mail"),
+            ("post", "/api/v1/tools/search"),
+        ):
             response = getattr(agent, method)(path, body, headers={"If-Match": '"v1"'}, **JSON)
             problem = assert_problem(response, 400, "validation_error")
             assert "NUL" in problem["detail"], (method, path, body)
-    search = [f'{{"query": {text}}}', f'{{"query": "a", "tags": [{text}]}}', f'{{"query": "a", "filters": {{"names": [{text}]}}}}']
+    search = [
+        f'{{"query": {text}}}',
+        f'{{"query": "a", "tags": [{text}]}}',
+        f'{{"query": "a", "filters": {{"names": [{text}]}}}}',
+    ]
     for body in search:
         assert_problem(agent.post("/api/v1/tools/search", body, **JSON), 400)
 
@@ -147,7 +159,9 @@ def test_case_42_nul_in_an_address_is_a_400(agent: APIClient, path: str) -> None
     assert_problem(agent.get(path), 400)
 
 
-@pytest.mark.parametrize("path", ["/api/v1/tools/%ff", "/api/v1/tools/%ed%a0%80", "/api/v1/tools/" + "x" * 5000])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/tools/%ff", "/api/v1/tools/%ed%a0%80", "/api/v1/tools/" + "x" * 5000]
+)
 def test_api_1_an_odd_address_is_a_404(agent: APIClient, path: str) -> None:
     assert_problem(agent.get(path), 404)
 

@@ -56,7 +56,9 @@ def test_api_1_the_answer_has_the_shape_of_the_issue(agent: APIClient, tool_of: 
 def test_api_1_get_and_post_answer_alike(agent: APIClient, tool_of: ToolOf) -> None:
     tool_of("send_mail", tags=["mail", "office"], category="office")
     tool_of("send_parcel", category="post")
-    posted = post(agent, query="send", top_k=5, tags=["mail", "office"], filters={"category": ["office"]}).json()
+    posted = post(
+        agent, query="send", top_k=5, tags=["mail", "office"], filters={"category": ["office"]}
+    ).json()
     for spelling in (
         "query=send&top_k=5&tags=mail&tags=office&category=office",
         "query=send&top_k=5&tags=mail,office&category=office",
@@ -116,7 +118,9 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("body", WRONG.values(), ids=WRONG.keys())
-def test_api_1_what_is_out_of_bounds_is_a_400_that_names_the_parameter(agent: APIClient, body: dict[str, Any]) -> None:
+def test_api_1_what_is_out_of_bounds_is_a_400_that_names_the_parameter(
+    agent: APIClient, body: dict[str, Any]
+) -> None:
     response = post(agent, **body)
     assert response.status_code == 400
     assert response["Content-Type"] == "application/problem+json"
@@ -141,7 +145,9 @@ def test_api_1_a_wrong_get_is_a_400_too(agent: APIClient, query: str) -> None:
     ["the", "'", "(", "\\", "foo & | bar", '"""', "*", "a:*", "<->", "!!", "--", "%s %(x)s", "{}", "getUserById", "ünïcödé 東京",
      "\u202e", "\x1b[31m", "$1", "'; DROP TABLE tools_tool; --", "http://a.b/c?d=e", "😀" * 500]
 )  # fmt: skip
-def test_case_40_odd_queries_are_answered_and_never_an_error(agent: APIClient, tool_of: ToolOf, query: str) -> None:
+def test_case_40_odd_queries_are_answered_and_never_an_error(
+    agent: APIClient, tool_of: ToolOf, query: str
+) -> None:
     tool_of("send_mail")
     assert post(agent, query=query).status_code == 200
     assert agent.get(SEARCH, {"query": query}).status_code == 200
@@ -190,7 +196,9 @@ class BrokenEmbedder:
         return False
 
 
-def test_case_36_no_answer_holds_a_number_that_json_does_not_have(agent: APIClient, tool_of: ToolOf, owner: Tenant) -> None:
+def test_case_36_no_answer_holds_a_number_that_json_does_not_have(
+    agent: APIClient, tool_of: ToolOf, owner: Tenant
+) -> None:
     tool_of("send_mail")
     tool_of("blank", name="blank", description="")
     answer = post(agent, query="send mail blank")

@@ -38,7 +38,9 @@ def patch(client: APIClient, ref: object, changes: dict[str, Any], version: str 
 
 
 def test_cat_1_a_tool_is_made_read_and_found_by_either_name(agent: APIClient) -> None:
-    made = agent.post(TOOLS, {"tool_id": "send mail/now", "name": "Send", "description": "Sends."}, format="json")
+    made = agent.post(
+        TOOLS, {"tool_id": "send mail/now", "name": "Send", "description": "Sends."}, format="json"
+    )
     assert made.status_code == 201
     body = made.json()
     assert made["Location"] == f"{TOOLS}/{body['id']}"
@@ -57,7 +59,9 @@ def test_cat_1_a_tool_id_that_looks_like_a_uuid_is_still_a_tool_id(agent: APICli
         assert agent.get(f"{TOOLS}/{tool_id}").json()["tool_id"] == tool_id
 
 
-def test_api_1_a_taken_tool_id_is_a_409_and_a_wrong_value_names_its_field(agent: APIClient, tool_of: ToolOf) -> None:
+def test_api_1_a_taken_tool_id_is_a_409_and_a_wrong_value_names_its_field(
+    agent: APIClient, tool_of: ToolOf
+) -> None:
     tool_of("send_mail", active=False)
     taken = agent.post(TOOLS, {"tool_id": "send_mail", "name": "x"}, format="json")
     assert_problem(taken, 409, "name_taken")
@@ -72,7 +76,15 @@ def test_api_1_a_taken_tool_id_is_a_409_and_a_wrong_value_names_its_field(agent:
         {"tool_id": "a", "name": "x", "vector": [0.1]},
     ):
         problem = assert_problem(agent.post(TOOLS, wrong, format="json"), 400, "validation_error")
-        assert problem["errors"][0]["pointer"] in {"/tool_id", "/name", "/semantic_weight", "/sensitivity", "/tags", "/version", "/vector"}
+        assert problem["errors"][0]["pointer"] in {
+            "/tool_id",
+            "/name",
+            "/semantic_weight",
+            "/sensitivity",
+            "/tags",
+            "/version",
+            "/vector",
+        }
     assert_problem(agent.post(TOOLS, {"tool_id": "a", "name": "x", "parameters": [1]}, format="json"), 422)
 
 
@@ -89,7 +101,9 @@ def test_api_1_a_change_needs_the_version_that_was_seen(agent: APIClient, tool_o
     same = patch(agent, tool.pk, {"description": "New."}, 'W/"v2"')
     assert (same.status_code, same["ETag"]) == (200, '"v2"')  # nothing changed, so nothing was written
     problem = assert_problem(patch(agent, tool.pk, {"parameters": ["a"]}, '"v2"'), 422, "validation_error")
-    assert problem["errors"] == [{"code": "invalid", "detail": "Must be a JSON object.", "pointer": "/parameters"}]
+    assert problem["errors"] == [
+        {"code": "invalid", "detail": "Must be a JSON object.", "pointer": "/parameters"}
+    ]
     assert_problem(patch(agent, tool.pk, {"tool_id": "other"}, '"v2"'), 400)
 
 
@@ -118,7 +132,10 @@ def test_api_1_the_list_goes_page_by_page_without_loss_or_repeat(agent: APIClien
         seen += [tool["tool_id"] for tool in body["results"]]
         if body["next"]:
             assert f'<{body["next"]}>; rel="next"' in page["Link"]
-            assert agent.get(f"{TOOLS}?limit=2", {"limit": 2, "cursor": body["next_cursor"]}).json()["results"] != body["results"]
+            assert (
+                agent.get(f"{TOOLS}?limit=2", {"limit": 2, "cursor": body["next_cursor"]}).json()["results"]
+                != body["results"]
+            )
         else:
             assert body["next_cursor"] is None
         url = body["next"]
@@ -126,7 +143,7 @@ def test_api_1_the_list_goes_page_by_page_without_loss_or_repeat(agent: APIClien
     assert len(agent.get(TOOLS).json()["results"]) == 7
     for wrong in ("limit=0", "limit=-1", "limit=many", "limit=", "colour=red"):
         assert_problem(agent.get(f"{TOOLS}?{wrong}"), 400, "validation_error")
-    for wrong in ("cursor=", "cursor=x", "cursor=cD0x&cursor=y"):
+    for wrong in ("cursor=x", "cursor=cD0x&cursor=y"):
         assert_problem(agent.get(f"{TOOLS}?{wrong}"), 400, "invalid_cursor")
     assert len(agent.get(f"{TOOLS}?limit=1000").json()["results"]) == 7
 
@@ -148,7 +165,12 @@ def test_api_1_the_list_is_filtered(agent: APIClient, tool_of: ToolOf) -> None:
     assert found(category="office") == {"send_mail"}
     assert found(tool_type="python") == {"play_song"}
     assert found(routing_domain="fun") == {"play_song"}
-    assert found(source="pets") == {"listPets", "addPet"} == found(source_protocol="openapi") == found(namespace="pets")
+    assert (
+        found(source="pets")
+        == {"listPets", "addPet"}
+        == found(source_protocol="openapi")
+        == found(namespace="pets")
+    )
     assert found(sensitivity="public") == {"send_mail"}
     assert found(embedding_status="ready") == set()
     assert len(found(embedding_status="pending")) == 4
@@ -188,13 +210,24 @@ def test_emb_7_no_answer_shows_a_vector(agent: APIClient, tool_of: ToolOf, owner
     vector = hash_vector("anything")
     with tenant_context(owner.pk):
         row = ToolEmbedding.objects.get(entity=tool)
-        ToolEmbedding.objects.filter(pk=row.pk).update(vector=vector, vector_hash=row.source_hash, status="ready")
+        ToolEmbedding.objects.filter(pk=row.pk).update(
+            vector=vector, vector_hash=row.source_hash, status="ready"
+        )
     for path in (TOOLS, f"{TOOLS}/send_mail", f"{TOOLS}/send_mail/embedding", f"{TOOLS}/search?query=mail"):
         text = agent.get(path).content.decode()
         assert '"vector"' not in text
         assert str(float(vector[0]))[:9] not in text
     state = agent.get(f"{TOOLS}/send_mail/embedding").json()
-    assert set(state) == {"status", "model", "dimension", "source_hash", "current", "truncated", "embedded_at", "error"}
+    assert set(state) == {
+        "status",
+        "model",
+        "dimension",
+        "source_hash",
+        "current",
+        "truncated",
+        "embedded_at",
+        "error",
+    }
     assert (state["status"], state["current"]) == ("ready", True)
 
 
@@ -204,7 +237,10 @@ def test_syn_1_a_document_is_imported_by_upload(agent: APIClient, owner: Tenant)
     assert agent.get("/api/v1/sources").json()["results"] == []
     done = upload(agent, PETS)
     assert done.status_code == 200
-    assert done.json() | {"source": "pets", "operations": 2, "tools": 2, "added": 2, "left_out": []} == done.json()
+    assert (
+        done.json() | {"source": "pets", "operations": 2, "tools": 2, "added": 2, "left_out": []}
+        == done.json()
+    )
     (source,) = agent.get("/api/v1/sources").json()["results"]
     assert (source["slug"], source["title"], source["kind"]) == ("pets", "Pets", "openapi")
     assert upload(agent, PETS, name="renamed.json", source="pets").json()["unchanged"] == 2
@@ -239,13 +275,19 @@ def test_api_1_what_is_no_import_is_refused_before_anything_is_read(agent: APICl
     assert agent.get("/api/v1/sources").json()["results"] == []
 
 
-def test_syn_5_an_edit_by_api_of_an_imported_tool_is_an_override_of_its_key(agent: APIClient, owner: Tenant) -> None:
+def test_syn_5_an_edit_by_api_of_an_imported_tool_is_an_override_of_its_key(
+    agent: APIClient, owner: Tenant
+) -> None:
     upload(agent, PETS)
     changed = patch(agent, "addPet?namespace=pets", {"description": "Takes a pet in."})
     assert changed.json()["description_source"] == "manual"
     with tenant_context(owner.pk):
         override = ManualOverride.objects.get()
-        assert (override.field, override.value, override.imported_value) == ("description", "Takes a pet in.", "Adds a pet.")
+        assert (override.field, override.value, override.imported_value) == (
+            "description",
+            "Takes a pet in.",
+            "Adds a pet.",
+        )
         assert override.made_by.startswith("API key ")
 
 

@@ -45,9 +45,16 @@ def logins() -> list[str]:
     return [str(urlsplit(os.environ[name]).username) for name in ("DATABASE_URL", "DATABASE_WORKER_URL")]
 
 
-def test_sec_1_every_table_with_a_tenant_has_forced_row_level_security_and_a_policy(admin_database: Owner) -> None:
+def test_sec_1_every_table_with_a_tenant_has_forced_row_level_security_and_a_policy(
+    admin_database: Owner,
+) -> None:
     tables = admin_database.execute(TENANT_TABLES).fetchall()
-    assert {row[0] for row in tables} >= {"tools_tool", "tools_endpoint", "tools_toolevent", "embeddings_embeddingtask"}
+    assert {row[0] for row in tables} >= {
+        "tools_tool",
+        "tools_endpoint",
+        "tools_toolevent",
+        "embeddings_embeddingtask",
+    }
     for name, enabled, forced, owner, oid in tables:
         assert enabled, f"{name} has no row-level security"
         assert forced, f"{name}: row-level security is not forced"
@@ -74,7 +81,9 @@ def test_sec_1_a_table_without_a_tenant_is_on_the_list_of_shared_ones(admin_data
     tenants = {row[0] for row in admin_database.execute(TENANT_TABLES).fetchall()}
     assert {row[0] for row in rows} - tenants - SHARED == set()
     for login in logins():
-        closed = admin_database.execute("SELECT has_table_privilege(%s, 'pghistory_context', 'SELECT, INSERT')", [login])
+        closed = admin_database.execute(
+            "SELECT has_table_privilege(%s, 'pghistory_context', 'SELECT, INSERT')", [login]
+        )
         assert closed.fetchone() == (False,)
 
 
@@ -88,23 +97,30 @@ def test_sec_1_views_over_tenant_tables_run_as_their_reader(admin_database: Owne
 def test_sec_1_the_logins_bypass_nothing_and_own_nothing(admin_database: Owner) -> None:
     for login in logins():
         row = admin_database.execute(
-            "SELECT rolsuper, rolbypassrls, rolcreaterole, rolcreatedb FROM pg_roles WHERE rolname = %s", [login]
+            "SELECT rolsuper, rolbypassrls, rolcreaterole, rolcreatedb FROM pg_roles WHERE rolname = %s",
+            [login],
         ).fetchone()
         assert row == (False, False, False, False), login
-        owned = admin_database.execute("SELECT count(*) FROM pg_class WHERE relowner = %s::regrole", [login]).fetchone()
+        owned = admin_database.execute(
+            "SELECT count(*) FROM pg_class WHERE relowner = %s::regrole", [login]
+        ).fetchone()
         assert owned == (0,), login
         bypassing = admin_database.execute(
             "SELECT r.rolname FROM pg_roles r WHERE (r.rolbypassrls OR r.rolsuper) AND pg_has_role(%s, r.oid, 'MEMBER')",
             [login],
         ).fetchall()
         assert bypassing == [], f"{login} may become a role that row-level security does not bind"
-        created = admin_database.execute("SELECT has_schema_privilege(%s, 'public', 'CREATE')", [login]).fetchone()
+        created = admin_database.execute(
+            "SELECT has_schema_privilege(%s, 'public', 'CREATE')", [login]
+        ).fetchone()
         assert created == (False,), f"{login} may create in the schema that functions search"
 
 
 def test_sec_1_the_suite_itself_runs_as_the_application(db: None) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT current_user, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
+        cursor.execute(
+            "SELECT current_user, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+        )
         assert cursor.fetchone() == (logins()[0], False)
 
 
@@ -157,7 +173,9 @@ def test_sec_1_every_unique_constraint_holds_the_tenant(admin_database: Owner) -
     for table, columns in indexes:
         if tuple(columns) in UNIQUE_WITHOUT_TENANT.get(table, set()):
             continue
-        assert "tenant_id" in columns, f"{table} has a unique index over {columns}: it tells one tenant what another has"
+        assert "tenant_id" in columns, (
+            f"{table} has a unique index over {columns}: it tells one tenant what another has"
+        )
 
 
 def test_sec_1_functions_that_run_as_their_owner_are_closed(admin_database: Owner) -> None:
@@ -174,9 +192,13 @@ def test_sec_1_functions_that_run_as_their_owner_are_closed(admin_database: Owne
         path = next((one for one in settings or [] if one.startswith("search_path=")), None)
         assert path is not None, f"{name} has no search_path of its own"
         assert path.startswith("search_path=pg_catalog,") or path == "search_path=pg_catalog", (name, path)
-        assert path.replace('"', "").endswith("pg_temp"), f"{name}: a temporary object could stand in for ours"
+        assert path.replace('"', "").endswith("pg_temp"), (
+            f"{name}: a temporary object could stand in for ours"
+        )
         assert acl, f"{name} has its default rights, which let PUBLIC run it"
-        assert not any(entry.startswith(("=", "{=")) for entry in acl.strip("{}").split(",")), f"PUBLIC may run {name}"
+        assert not any(entry.startswith(("=", "{=")) for entry in acl.strip("{}").split(",")), (
+            f"PUBLIC may run {name}"
+        )
         assert not can_login, f"{name} runs as {owner}, which may log in"
         assert not superuser, f"{name} runs as {owner}, a superuser"
 
@@ -188,13 +210,16 @@ def test_sec_1_the_owners_of_those_functions_read_a_few_tables_and_write_none(ad
     }
     for role, tables in allowed.items():
         rights = admin_database.execute(
-            "SELECT table_name, privilege_type FROM information_schema.role_table_grants WHERE grantee = %s", [role]
+            "SELECT table_name, privilege_type FROM information_schema.role_table_grants WHERE grantee = %s",
+            [role],
         ).fetchall()
         assert {privilege for _, privilege in rights} == {"SELECT"}
         assert {table for table, _ in rights} == tables
 
 
-def test_sec_1_the_application_cannot_make_tenants_nor_list_them(tenant: Tenant, make_tenant: Any, rows: Any) -> None:
+def test_sec_1_the_application_cannot_make_tenants_nor_list_them(
+    tenant: Tenant, make_tenant: Any, rows: Any
+) -> None:
     make_tenant()
     assert rows("SELECT count(*) FROM tenancy_tenant") == [(1,)]
     with pytest.raises(ProgrammingError, match="permission denied"), transaction.atomic():
@@ -222,7 +247,14 @@ def test_sec_1_a_reference_to_another_tenants_row_is_refused_by_the_database(
         foreign = make_source()
     mine = make_source()
     constraints = "SET CONSTRAINTS ALL IMMEDIATE"
-    endpoint = {"key": "/a@get", "method": "get", "path": "/a", "name": "a", "input_schema": {}, "content_hash": "0"}
+    endpoint = {
+        "key": "/a@get",
+        "method": "get",
+        "path": "/a",
+        "name": "a",
+        "input_schema": {},
+        "content_hash": "0",
+    }
     with transaction.atomic(), connection.cursor() as cursor:
         Endpoint.objects.create(source=mine, **endpoint)
         cursor.execute(constraints)  # a reference to the tenant's own row is good
@@ -231,12 +263,18 @@ def test_sec_1_a_reference_to_another_tenants_row_is_refused_by_the_database(
         lambda: Tool.objects.create(tool_id="t", name="t", source=foreign),
         lambda: Tool.objects.create(tool_id="t", name="t", source_id=foreign.pk),
     ):
-        with pytest.raises(IntegrityError, match="foreign key"), transaction.atomic(), connection.cursor() as cursor:
+        with (
+            pytest.raises(IntegrityError, match="foreign key"),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
             make()
             cursor.execute(constraints)
 
 
-def test_sec_1_a_row_cannot_be_written_into_another_tenant(tenant: Tenant, make_tenant: Any, rows: Any) -> None:
+def test_sec_1_a_row_cannot_be_written_into_another_tenant(
+    tenant: Tenant, make_tenant: Any, rows: Any
+) -> None:
     other = make_tenant()
     with pytest.raises(ProgrammingError, match="row-level security"), transaction.atomic():
         Tool.objects.create(tenant_id=other.pk, tool_id="t", name="t")
@@ -256,10 +294,20 @@ def test_sec_1_without_a_tenant_every_table_is_an_error_and_not_an_empty_page(
         services.create_tool(actor="a", tool_id="t", name="t", description="Reads.")
         make_source()
         ApiKey.objects.create(name="k", digest=b"1", scopes=[])
-    for table in ("tools_tool", "tools_source", "tenancy_apikey", "tools_toolembedding", "tools_toolevent", "tools_posting"):
+    for table in (
+        "tools_tool",
+        "tools_source",
+        "tenancy_apikey",
+        "tools_toolembedding",
+        "tools_toolevent",
+        "tools_posting",
+    ):
         if statement.startswith("DELETE") and table.endswith("event"):
             continue
-        with pytest.raises(Exception, match=r"portal\.tenant|invalid input syntax for type uuid"), transaction.atomic():
+        with (
+            pytest.raises(Exception, match=r"portal\.tenant|invalid input syntax for type uuid"),
+            transaction.atomic(),
+        ):
             rows(statement.format(table))
 
 
@@ -270,7 +318,9 @@ def test_sec_1_without_a_tenant_the_orm_says_so(db: None) -> None:
         Tool.objects.filter(name="x").update(name="y")
 
 
-def test_sec_1_the_worker_sees_tools_of_its_tenant_only_and_can_write_none(committed: Tenant, make_tenant: Any) -> None:
+def test_sec_1_the_worker_sees_tools_of_its_tenant_only_and_can_write_none(
+    committed: Tenant, make_tenant: Any
+) -> None:
     from tools import services
 
     other = make_tenant()

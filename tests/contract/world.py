@@ -64,7 +64,10 @@ def build_world(tenant: Tenant) -> World:
     with tenant_context(tenant.pk):
         imported, source = Tool.objects.get(tool_id="fish"), Source.objects.get()
         services.update_tool(
-            pk=imported.pk, expected_version=1, changes={"description": f"Feeds {text} by hand."}, actor=canary
+            pk=imported.pk,
+            expected_version=1,
+            changes={"description": f"Feeds {text} by hand."},
+            actor=canary,
         )
         with connection.cursor() as cursor:
             cursor.execute("UPDATE tools_toolembedding SET status = 'failed', error = %s", [canary])
@@ -137,7 +140,12 @@ def foreign_and_unknown(route: Route, world: World) -> list[tuple[dict[str, str]
         from django.contrib.contenttypes.models import ContentType
 
         kind = str(ContentType.objects.get_for_model(Tool).pk)
-        return [({"content_type_id": kind, "object_id": str(world.tool.pk)}, {"content_type_id": kind, "object_id": nothing})]
+        return [
+            (
+                {"content_type_id": kind, "object_id": str(world.tool.pk)},
+                {"content_type_id": kind, "object_id": nothing},
+            )
+        ]
     if route.model is not None:
         (name,) = route.parameters
         found = str(world.object_of(route.model))
@@ -145,7 +153,10 @@ def foreign_and_unknown(route: Route, world: World) -> list[tuple[dict[str, str]
         return [({name: found}, {name: unknown})]
     things = {
         "api/v1/tools/": [{"ref": str(world.tool.pk)}, {"ref": world.tool.tool_id}],
-        "tools/": [{"pk": str(world.tool.pk), "field": "description"}, {"pk": str(world.imported.pk), "field": "description"}],
+        "tools/": [
+            {"pk": str(world.tool.pk), "field": "description"},
+            {"pk": str(world.imported.pk), "field": "description"},
+        ],
         "sources/": [{"pk": str(world.source.pk)}],
     }
     (prefix,) = [one for one in things if route.pattern.startswith(one)]

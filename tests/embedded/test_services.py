@@ -75,6 +75,11 @@ class TestData:
         assert not (home / "postgres").exists()
         assert not (used / "services.json").exists()
 
+    def test_deleting_it_leaves_everything_else_in_the_folder(self, used: Path) -> None:
+        (used / "mine.txt").write_text("precious", encoding="utf-8")
+        start(used, postgres_settings=QUICK).stop()
+        assert {path.name for path in used.iterdir()} == {"mine.txt", "services.lock"}
+
 
 @pytest.fixture(scope="module")
 def shared(made: Path) -> Iterator[Services]:
@@ -212,12 +217,9 @@ class TestLeftovers:
         with start(used, postgres_settings=QUICK, keep=True) as services:
             home = services.postgres.layout.home
         (used / "services.json").unlink()
-        try:
-            with start(used, postgres_settings=QUICK) as services:
-                assert query(services, "SELECT 1") == [(1,)]
-            assert (home.with_name(f"{home.name}.old") / "postgres" / "PG_VERSION").exists()
-        finally:
-            subprocess.run(["rm", "-r", home.with_name(f"{home.name}.old")], check=True)
+        with start(used, postgres_settings=QUICK, keep=True) as services:
+            assert query(services, "SELECT 1") == [(1,)]
+        assert (home.with_name(f"{home.name}.old") / "postgres" / "PG_VERSION").exists()
 
 
 class TestSentences:

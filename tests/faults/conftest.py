@@ -27,18 +27,14 @@ from portal.embedded import Services, start
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
 from portal.tenancy.models import Scope
-from tests.embeddings.conftest import embedder, use
 from tests.embeddings.pipeline import check_in_step, login
 from tests.plugin import ROOT, process_environment
 from tools import embedding, services
 from tools.models import Tool
 
-__all__ = ["embedder", "use"]
-
 # Short pauses, so that a recovery that takes a minute in production takes seconds here.
 QUICK = {
     "EMBEDDING_PROVIDER": "tests.providers.HashEmbedder",
-    "EMBEDDING_MODEL": "model-1",
     "EMBEDDING_LEASE": "2",
     "EMBEDDING_POLL": "0.2",
     "EMBEDDING_RETRY_BASE": "0.05",
@@ -123,6 +119,9 @@ class Portal:
 
     def embed_worker(self, **env: str) -> Any:
         return self.process("manage.py", "embed_worker", role="worker", env=env)
+
+    def clear(self) -> None:
+        self.owner.execute("TRUNCATE tools_tool, tools_toolembedding, embeddings_embeddingtask CASCADE")
 
     # --- Tools, by the real door ----------------------------------------------------------------------------------
 
@@ -211,5 +210,5 @@ def running_portal(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: 
 @pytest.fixture
 def portal(running_portal: Portal) -> Portal:
     """The running portal with an empty catalogue."""
-    running_portal.owner.execute("TRUNCATE tools_tool, tools_toolembedding, embeddings_embeddingtask CASCADE")
+    running_portal.clear()
     return running_portal

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-import pytest
-
 from tests.faults.conftest import Portal, frozen
 
 
@@ -29,16 +27,16 @@ def frozen_broker(portal: Portal) -> Iterator[None]:
 Outage = Callable[[Portal], AbstractContextManager[None]]
 
 
-@pytest.fixture(scope="module")
-def polling_worker(running_portal: Portal) -> Iterator[None]:
-    with running_portal.celery(EMBEDDING_POLL="0.5"):
-        yield
-
-
-@pytest.mark.parametrize("outage", [killed_broker, frozen_broker], ids=lambda one: one.__name__)
-def test_with_the_broker_gone_saves_are_quick_search_answers_and_the_poll_embeds_R6(
-    portal: Portal, polling_worker: None, outage: Outage
+def test_with_the_broker_killed_or_frozen_saves_are_quick_search_answers_and_the_poll_embeds_R6(
+    portal: Portal,
 ) -> None:
+    with portal.celery(EMBEDDING_POLL="0.5"):
+        for outage in (killed_broker, frozen_broker):
+            work_without_a_broker(portal, outage)
+
+
+def work_without_a_broker(portal: Portal, outage: Outage) -> None:
+    portal.clear()
     tools = dict.fromkeys(portal.add(*(f"First text {number}." for number in range(20))), 1)
     texts = {}
     portal.wait_until_all_ready(30)

@@ -59,7 +59,11 @@ def test_sec_1_a_context_inside_a_transaction_without_a_tenant_ends_with_itself(
         with tenant_context(uuid.uuid4()):
             pass
         assert of_database() in NOTHING
-        with pytest.raises((ProgrammingError, DataError)), transaction.atomic(), connection.cursor() as cursor:
+        with (
+            pytest.raises((ProgrammingError, DataError)),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
             cursor.execute("SELECT current_setting('portal.tenant')::uuid")
 
 
@@ -155,7 +159,9 @@ def test_sec_1_nothing_sticks_to_a_pooled_connection(four_tenants: list[Tenant])
     assert done == scaled(2000)
 
 
-def test_sec_1_that_test_sees_a_setting_that_sticks(four_tenants: list[Tenant], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sec_1_that_test_sees_a_setting_that_sticks(
+    four_tenants: list[Tenant], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def for_the_session(tenant_id: uuid.UUID | None) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('portal.tenant', %s, false)", [str(tenant_id or "")])
@@ -248,7 +254,9 @@ def test_api_3_a_key_made_by_command_is_shown_once_and_a_taken_name_is_refused(
         assert run(capsys, *wrong)[:2] == (2, ""), wrong
 
 
-def test_create_tenant_runs_as_the_owner_and_a_database_that_is_down_is_exit_code_4(committed: Tenant) -> None:
+def test_create_tenant_runs_as_the_owner_and_a_database_that_is_down_is_exit_code_4(
+    committed: Tenant,
+) -> None:
     assert json.loads(manage("create_tenant", "acme", "--json"))["tenant"] == "acme"
     down = subprocess.run(
         [sys.executable, "manage.py", "import_openapi", "/dev/null", "--json"],

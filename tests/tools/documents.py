@@ -33,6 +33,10 @@ def document(*operations: str, title: str = "Shop", **texts: str) -> dict[str, A
     }
 
 
-def import_document(tenant: Tenant, content: dict[str, Any] | bytes, slug: str = "shop", **options: Any) -> ImportReport:
+def import_document(
+    tenant: Tenant, content: dict[str, Any] | bytes, slug: str = "shop", **options: Any
+) -> ImportReport:
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return import_openapi(tenant_id=tenant.pk, raw=raw, name=f"{slug}.json", actor="importer", slug=slug, **options)
+    return import_openapi(
+        tenant_id=tenant.pk, raw=raw, name=f"{slug}.json", actor="importer", slug=slug, **options
+    )

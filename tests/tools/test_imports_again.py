@@ -20,7 +20,17 @@ WRITTEN = (
     "tools_source", "tools_sourcedocument", "tools_endpoint", "tools_tool", "tools_manualoverride", "tools_toolembedding",
     "embeddings_embeddingtask", "tools_toolevent", "tools_sourceevent", "tools_manualoverrideevent",
 )  # fmt: skip
-REPORT = {"operations", "tools", "added", "changed", "removed", "unchanged", "protected", "left_out", "warnings"}
+REPORT = {
+    "operations",
+    "tools",
+    "added",
+    "changed",
+    "removed",
+    "unchanged",
+    "protected",
+    "left_out",
+    "warnings",
+}
 
 
 def fingerprints(tenant: Tenant, *without: str) -> dict[str, list[tuple[Any, ...]]]:
@@ -36,7 +46,9 @@ def fingerprints(tenant: Tenant, *without: str) -> dict[str, list[tuple[Any, ...
 
 def tool(tenant: Tenant, tool_id: str = "a", namespace: str = "shop") -> Tool:
     with tenant_context(tenant.pk):
-        found: Tool = Tool.objects.select_related("endpoint", "source").get(tool_id=tool_id, namespace=namespace)
+        found: Tool = Tool.objects.select_related("endpoint", "source").get(
+            tool_id=tool_id, namespace=namespace
+        )
         return found
 
 
@@ -54,7 +66,12 @@ def edit(tenant: Tenant, tool_id: str = "a", **changes: Any) -> Tool:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("petstore-3.0.yaml", 20), ("netbox-3.0.json", 844), ("stripe-2020-3.0.yaml", 352), ("slack-web-2.0.json", 174)],
+    [
+        ("petstore-3.0.yaml", 20),
+        ("netbox-3.0.json", 844),
+        ("stripe-2020-3.0.yaml", 352),
+        ("slack-web-2.0.json", 174),
+    ],
 )
 def test_syn_5_importing_a_real_document_again_writes_no_row(
     committed: Tenant, capsys: pytest.CaptureFixture[str], name: str, count: int
@@ -126,10 +143,14 @@ def test_case_42_texts_with_nul_are_stored_without_and_the_document_to_the_byte(
     with tenant_context(committed.pk):
         assert bytes(SourceDocument.objects.get().content) == raw
         for one in Tool.objects.all():
-            assert not {"\x00", "\x1b", "\ufffe"} & set(one.description + one.name + json.dumps(one.parameters, ensure_ascii=False))
+            assert not {"\x00", "\x1b", "\ufffe"} & set(
+                one.description + one.name + json.dumps(one.parameters, ensure_ascii=False)
+            )
 
 
-def test_syn_5_an_override_survives_a_changed_document_whose_text_is_kept_beside_it(committed: Tenant) -> None:
+def test_syn_5_an_override_survives_a_changed_document_whose_text_is_kept_beside_it(
+    committed: Tenant,
+) -> None:
     import_document(committed, document("a", "b", a="Imported one."))
     before = edit(committed, description="Ours.", tags=["mine"])
     report = import_document(committed, document("a", "b", a="Imported two."))
@@ -179,14 +200,27 @@ def test_syn_5_writing_the_imported_text_by_hand_ends_the_override(committed: Te
 
 def test_syn_5_what_a_person_set_beside_the_overridable_fields_survives_as_well(committed: Tenant) -> None:
     import_document(committed, document("a"))
-    edit(committed, category="ours", lifecycle="deprecated", sensitivity="restricted", parameters={"type": "object", "x": 1})
+    edit(
+        committed,
+        category="ours",
+        lifecycle="deprecated",
+        sensitivity="restricted",
+        parameters={"type": "object", "x": 1},
+    )
     import_document(committed, document("a", a="Changed."))
     now = tool(committed)
-    assert (now.category, now.lifecycle, now.sensitivity, now.description) == ("ours", "deprecated", "restricted", "Changed.")
+    assert (now.category, now.lifecycle, now.sensitivity, now.description) == (
+        "ours",
+        "deprecated",
+        "restricted",
+        "Changed.",
+    )
     assert now.parameters == {"type": "object", "x": 1}
 
 
-def test_syn_5_sync_wins_overwrites_edits_at_the_next_sync_even_of_an_unchanged_document(committed: Tenant) -> None:
+def test_syn_5_sync_wins_overwrites_edits_at_the_next_sync_even_of_an_unchanged_document(
+    committed: Tenant,
+) -> None:
     import_document(committed, document("a", "b"))
     imported = tool(committed).description
     edit(committed, description="Ours.")
@@ -259,7 +293,17 @@ def test_cat_2_what_a_document_no_longer_says_is_gone_from_the_tool(committed: T
 
 
 def test_syn_4_a_dry_run_reports_the_same_and_stores_nothing(committed: Tenant) -> None:
-    counts = ("operations", "tools", "added", "changed", "removed", "unchanged", "protected", "left_out", "warnings")
+    counts = (
+        "operations",
+        "tools",
+        "added",
+        "changed",
+        "removed",
+        "unchanged",
+        "protected",
+        "left_out",
+        "warnings",
+    )
 
     def both(content: dict[str, Any]) -> None:
         before = fingerprints(committed)

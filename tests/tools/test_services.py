@@ -23,7 +23,9 @@ MakeTool = Callable[..., Tool]
 
 
 def update(tool: Tool, version: int | None = None, **changes: Any) -> Tool:
-    return services.update_tool(pk=tool.pk, expected_version=version or tool.version, changes=changes, actor="olga")
+    return services.update_tool(
+        pk=tool.pk, expected_version=version or tool.version, changes=changes, actor="olga"
+    )
 
 
 def test_cat_1_an_edit_raises_the_version_and_names_its_author(tenant: Tenant, make_tool: MakeTool) -> None:
@@ -31,7 +33,7 @@ def test_cat_1_an_edit_raises_the_version_and_names_its_author(tenant: Tenant, m
     assert update(tool, description="New.").version == 2
     tool.refresh_from_db()
     assert (tool.version, tool.updated_by, tool.description) == (2, "olga", "New.")
-    assert tool.updated_at > tool.created_at or tool.updated_at == tool.created_at
+    assert tool.updated_at >= tool.created_at
 
 
 def test_an_edit_that_changes_nothing_writes_nothing(tenant: Tenant, make_tool: MakeTool, rows: Any) -> None:
@@ -41,7 +43,9 @@ def test_an_edit_that_changes_nothing_writes_nothing(tenant: Tenant, make_tool: 
     assert rows("SELECT xmin, ctid FROM tools_tool") == before
 
 
-def test_two_tabs_the_second_gets_the_first_ones_text_and_loses_nothing(tenant: Tenant, make_tool: MakeTool) -> None:
+def test_two_tabs_the_second_gets_the_first_ones_text_and_loses_nothing(
+    tenant: Tenant, make_tool: MakeTool
+) -> None:
     tool = make_tool()
     update(tool, 1, description="First.")
     with pytest.raises(StaleVersion) as refused:
@@ -58,7 +62,9 @@ def test_of_many_edits_of_one_version_exactly_one_wins(committed: Tenant) -> Non
     def edit(text: str) -> Callable[[], Any]:
         def work() -> Any:
             with tenant_context(committed.pk):
-                return services.update_tool(pk=tool.pk, expected_version=version, changes={"description": text}, actor=text)
+                return services.update_tool(
+                    pk=tool.pk, expected_version=version, changes={"description": text}, actor=text
+                )
 
         return work
 
@@ -87,7 +93,9 @@ def test_that_race_needs_the_lock(committed: Tenant, monkeypatch: pytest.MonkeyP
 
     def work() -> Tool:
         with tenant_context(committed.pk):
-            return services.update_tool(pk=tool.pk, expected_version=1, changes={"description": "x"}, actor="a")
+            return services.update_tool(
+                pk=tool.pk, expected_version=1, changes={"description": "x"}, actor="a"
+            )
 
     results = together(work, work, work, work)
     assert sum(isinstance(one, Tool) for one in results) > 1
@@ -155,7 +163,9 @@ def test_syn_5_an_imported_tool_is_deactivated_instead_of_deleted(tenant: Tenant
     assert rows("SELECT count(*) FROM embeddings_embeddingtask") == [(1,)]
 
 
-def test_deleting_a_source_takes_everything_of_it_and_nothing_else(tenant: Tenant, make_tool: MakeTool, rows: Any) -> None:
+def test_deleting_a_source_takes_everything_of_it_and_nothing_else(
+    tenant: Tenant, make_tool: MakeTool, rows: Any
+) -> None:
     make_tool()
     import_document(tenant, document("a", "b"))
     import_document(tenant, document("a"), "other")
@@ -193,7 +203,7 @@ def test_cat_8_history_sees_service_bulk_and_raw_writes(committed: Tenant, rows:
 def test_cat_8_history_covers_every_field_that_an_operator_can_edit() -> None:
     event = Tool._meta.get_field("events").related_model
     tracked = {field.name for field in event._meta.fields}
-    assert services.EDITABLE_FIELDS <= tracked
+    assert tracked >= services.EDITABLE_FIELDS
     assert "search_vector" not in tracked
     assert "search_text" not in tracked
 
@@ -210,7 +220,9 @@ def test_cat_8_overrides_and_imports_have_their_author(tenant: Tenant, rows: Any
     ) == [("insert", "Ours.", "olga"), ("delete", "Ours.", "rita")]
 
 
-def test_cat_8_history_belongs_to_the_tenant(tenant: Tenant, make_tool: MakeTool, make_tenant: Any, rows: Any) -> None:
+def test_cat_8_history_belongs_to_the_tenant(
+    tenant: Tenant, make_tool: MakeTool, make_tenant: Any, rows: Any
+) -> None:
     make_tool()
     with tenant_context(make_tenant().pk):
         assert rows("SELECT count(*) FROM tools_toolevent") == [(0,)]
@@ -220,14 +232,22 @@ def test_emb_6_embedding_writes_leave_version_time_and_history_alone(
     tenant: Tenant, make_tool: MakeTool, rows: Any
 ) -> None:
     tool = make_tool()
-    before = rows("SELECT version, updated_at, xmin FROM tools_tool"), rows("SELECT count(*) FROM tools_toolevent")
+    before = (
+        rows("SELECT version, updated_at, xmin FROM tools_tool"),
+        rows("SELECT count(*) FROM tools_toolevent"),
+    )
     assert services.refresh_embeddings(pks=[tool.pk]) == 1
     ToolEmbedding.objects.update(status="failed")
     assert services.refresh_embeddings(pks=[tool.pk]) == 1
-    assert (rows("SELECT version, updated_at, xmin FROM tools_tool"), rows("SELECT count(*) FROM tools_toolevent")) == before
+    assert (
+        rows("SELECT version, updated_at, xmin FROM tools_tool"),
+        rows("SELECT count(*) FROM tools_toolevent"),
+    ) == before
 
 
-def test_emb_2_the_task_is_in_the_transaction_of_the_write(tenant: Tenant, make_tool: MakeTool, rows: Any) -> None:
+def test_emb_2_the_task_is_in_the_transaction_of_the_write(
+    tenant: Tenant, make_tool: MakeTool, rows: Any
+) -> None:
     tool = make_tool()
     wanted = ToolEmbedding.objects.get().source_hash
     with pytest.raises(ZeroDivisionError), transaction.atomic():

@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -22,6 +23,11 @@ class TenantAdmin(ReadOnlyAdmin):
 
 
 class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
+    # Typed and not chosen: people belong to no tenant, so a list would show everybody's names to every tenant.
+    user = forms.ModelChoiceField(
+        get_user_model().objects.all(), to_field_name="username", widget=forms.TextInput, label="Username"
+    )
+
     def clean(self) -> dict[str, Any] | None:
         cleaned = super().clean() or {}
         user = cleaned.get("user")
