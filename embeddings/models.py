@@ -3,6 +3,7 @@
 The state machine of an embedding (EMB-5); arrows are the methods of queue.py and worker.py that take them:
 
     (new) -want-> pending -store-> ready -want (text changed)-> pending
+    pending -want (back to the text of its vector)-> ready
     pending -fail (last attempt)-> failed -want or refresh-> pending
     any -want (no text)-> blank        any -want (provider disabled)-> disabled -backfill-> pending
 

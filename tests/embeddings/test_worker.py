@@ -171,7 +171,7 @@ def test_the_database_itself_refuses_what_no_code_should_write_EMB_4(
     pipeline.add()
     pipeline.work()
     with pytest.raises(psycopg.errors.CheckViolation, match=constraint):
-        pipeline.owner.execute(f"UPDATE tools_toolembedding SET {columns}")  # noqa: S608
+        pipeline.owner.execute(f"UPDATE tools_toolembedding SET {columns}")
 
 
 class TestTheProviderIsDown:

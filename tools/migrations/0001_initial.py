@@ -419,7 +419,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='toolembedding',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', 'ready'), _negated=True), models.Q(('vector__isnull', False), ('vector_hash__isnull', False), ('vector_hash', models.F('source_hash'))), _connector='OR'), name='toolembedding_ready_is_current'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', 'ready'), _negated=True), models.Q(('vector__isnull', False), ('vector_hash', models.F('source_hash')), ('vector_hash__isnull', False)), _connector='OR'), name='toolembedding_ready_is_current'),
         ),
         migrations.AddConstraint(
             model_name='toolembedding',
