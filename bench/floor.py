@@ -20,7 +20,7 @@ from embeddings.providers.sentence_transformers import SentenceTransformers
 
 settings.configure(
     ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="floor", MIDDLEWARE=[], LOGGING_CONFIG=None
-)  # noqa: S106
+)
 
 _provider = SentenceTransformers(threads=1)
 _connections: list[psycopg.Connection] = []

@@ -103,9 +103,15 @@ def _queue_what_is_not_right(entity: EmbeddedEntity, ids: list[UUID]) -> int:
         row = rows.get(entity_id)
         if row is None:
             missing.append(Wish(entity_id, text))
-        elif row["source_hash"] != source_hash(text) or not row["active"] or not _right(row, text, entity_id in with_task):
+        elif (
+            row["source_hash"] != source_hash(text)
+            or not row["active"]
+            or not _right(row, text, entity_id in with_task)
+        ):
             wrong.append(entity_id)
-    return queue.want(entity, missing, priority=Priority.BACKFILL) + queue.ask_again(entity, wrong, refresh=True)
+    return queue.want(entity, missing, priority=Priority.BACKFILL) + queue.ask_again(
+        entity, wrong, refresh=True
+    )
 
 
 def _right(row: dict[str, Any], text: str, has_task: bool) -> bool:  # noqa: FBT001

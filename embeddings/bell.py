@@ -44,7 +44,9 @@ class _Ringer:
             self._wanted.wait()
             self._wanted.clear()
             try:
-                app.send_task(TASK, queue="embeddings", expires=EXPIRES_SECONDS, ignore_result=True, retry=False)
+                app.send_task(
+                    TASK, queue="embeddings", expires=EXPIRES_SECONDS, ignore_result=True, retry=False
+                )
             except Exception as error:  # noqa: BLE001 - whatever the broker's client raises, the poll will do
                 log.warning("The broker cannot be reached (%s); workers find the work by polling.", error)
                 idle.wait(settings.EMBEDDING_CIRCUIT_SECONDS)

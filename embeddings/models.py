@@ -42,10 +42,14 @@ class EmbeddingTask(TenantModel):
     entity_id = models.UUIDField()
     model = models.CharField(max_length=200)
     source_hash = models.CharField(max_length=64)
-    source_version = models.IntegerField(null=True, blank=True)  # diagnostic: the entity's version when it asked
+    source_version = models.IntegerField(
+        null=True, blank=True
+    )  # diagnostic: the entity's version when it asked
     status = models.CharField(max_length=8, choices=TaskStatus.choices, default=TaskStatus.PENDING)
     priority = models.SmallIntegerField(choices=Priority.choices, default=Priority.EDIT)
-    attempts = models.IntegerField(default=0)  # counted when claimed, so that a row that kills its worker counts too
+    attempts = models.IntegerField(
+        default=0
+    )  # counted when claimed, so that a row that kills its worker counts too
     next_attempt_at = models.DateTimeField(db_default=Now())
     claim_id = models.UUIDField(null=True, blank=True)  # void after every newer wish: the fence
     last_error = models.CharField(max_length=500, blank=True, default="")
@@ -95,7 +99,9 @@ class EntityEmbedding(TenantModel):
     """
 
     slot = models.SmallIntegerField(default=0)
-    active = models.BooleanField(default=True)  # the entity's own, copied in the same write, for the partial index
+    active = models.BooleanField(
+        default=True
+    )  # the entity's own, copied in the same write, for the partial index
     status = models.CharField(max_length=8, choices=EmbeddingStatus.choices)
     source_hash = models.CharField(max_length=64)
     vector_hash = models.CharField(max_length=64, null=True, blank=True)  # noqa: DJ001 - null with the vector
@@ -118,7 +124,9 @@ class EntityEmbedding(TenantModel):
             models.CheckConstraint(
                 condition=~models.Q(status="ready")
                 # A comparison with NULL is no violation, hence the second `isnull`.
-                | models.Q(vector__isnull=False, vector_hash__isnull=False, vector_hash=models.F("source_hash")),
+                | models.Q(
+                    vector__isnull=False, vector_hash__isnull=False, vector_hash=models.F("source_hash")
+                ),
                 name="%(class)s_ready_is_current",
             ),
         ]

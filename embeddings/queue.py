@@ -70,7 +70,11 @@ class Embedded:
 
 
 def want(
-    entity: EmbeddedEntity, wishes: Sequence[Wish], *, refresh: bool = False, priority: Priority = Priority.EDIT
+    entity: EmbeddedEntity,
+    wishes: Sequence[Wish],
+    *,
+    refresh: bool = False,
+    priority: Priority = Priority.EDIT,
 ) -> int:
     """Makes the entities' embeddings follow their texts; call it in the transaction of the write (EMB-2).
 
@@ -122,7 +126,12 @@ def want(
         )
         has_work = dict(cursor.fetchall())
         # Also the tasks of another model: while processes change over one by one, the newest wish is the one that counts.
-        _forget(cursor, entity.type, list(has_work), but=[entity_id for entity_id, work in has_work.items() if work])
+        _forget(
+            cursor,
+            entity.type,
+            list(has_work),
+            but=[entity_id for entity_id, work in has_work.items() if work],
+        )
         return _ask(cursor, entity.type, [wish for wish in wishes if has_work.get(wish.entity_id)], priority)
 
 
@@ -158,7 +167,11 @@ def _ask(cursor: CursorWrapper, entity_type: str, wishes: list[Wish], priority: 
 
 
 def ask_again(
-    entity: EmbeddedEntity, entity_ids: Sequence[uuid.UUID], *, refresh: bool, priority: Priority = Priority.BACKFILL
+    entity: EmbeddedEntity,
+    entity_ids: Sequence[uuid.UUID],
+    *,
+    refresh: bool,
+    priority: Priority = Priority.BACKFILL,
 ) -> int:
     """`want` for those who found an embedding out of step, rather than for the write that changes it.
 
@@ -229,7 +242,10 @@ def claim(limit: int) -> list[Task]:
 
 def extend(tasks: Sequence[Task]) -> None:
     """The heartbeat: a new lease for the tasks that are still ours."""
-    _change_ours("UPDATE embeddings_embeddingtask SET next_attempt_at = now() + make_interval(secs => %(lease)s)", tasks)
+    _change_ours(
+        "UPDATE embeddings_embeddingtask SET next_attempt_at = now() + make_interval(secs => %(lease)s)",
+        tasks,
+    )
 
 
 def store(entity: EmbeddedEntity, results: Sequence[Embedded]) -> int:

@@ -139,7 +139,12 @@ def _work(run: _Run, entity: EmbeddedEntity, tasks: list[Task]) -> None:
     for task in tasks:
         if task.attempts > settings.EMBEDDING_MAX_ATTEMPTS:
             # Failures are counted before this; so each attempt must have ended without a word.
-            _fail(run, entity, task, f"The worker ended during each of {settings.EMBEDDING_MAX_ATTEMPTS} attempts.")
+            _fail(
+                run,
+                entity,
+                task,
+                f"The worker ended during each of {settings.EMBEDDING_MAX_ATTEMPTS} attempts.",
+            )
     with_texts = _current_texts(
         entity, [task for task in tasks if task.attempts <= settings.EMBEDDING_MAX_ATTEMPTS]
     )

@@ -131,7 +131,9 @@ EMBEDDING_BATCH_SIZE = env.integer("EMBEDDING_BATCH_SIZE", 32, low=1, high=512)
 EMBEDDING_THREADS = env.integer("EMBEDDING_THREADS", 1, low=1, high=64)
 EMBEDDING_TIMEOUT = env.number("EMBEDDING_TIMEOUT", 30, low=0.1, high=600)  # seconds, one provider call
 EMBEDDING_MAX_ATTEMPTS = env.integer("EMBEDDING_MAX_ATTEMPTS", 6, low=1, high=100)
-EMBEDDING_RETRY_BASE = env.number("EMBEDDING_RETRY_BASE", 2, low=0.01, high=600)  # seconds, doubles per attempt
+EMBEDDING_RETRY_BASE = env.number(
+    "EMBEDDING_RETRY_BASE", 2, low=0.01, high=600
+)  # seconds, doubles per attempt
 EMBEDDING_RETRY_MAX = env.number("EMBEDDING_RETRY_MAX", 600, low=0.01, high=86_400)
 EMBEDDING_LEASE = env.number("EMBEDDING_LEASE", 60, low=0.1, high=3600)  # seconds a claim is exclusive
 EMBEDDING_POLL = env.number("EMBEDDING_POLL", 3, low=0.05, high=60)  # seconds between polls without a bell

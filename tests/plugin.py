@@ -61,7 +61,9 @@ def _start_services() -> None:
 
         folder = _stack.enter_context(tempfile.TemporaryDirectory(prefix="portal-test-"))
         # What a crash would lose is thrown away anyway; crash tests bring servers of their own.
-        services = _stack.enter_context(start(folder, postgres_settings={"fsync": "off", "max_connections": "200"}))
+        services = _stack.enter_context(
+            start(folder, postgres_settings={"fsync": "off", "max_connections": "200"})
+        )
         os.environ.update(services.urls)
     admin = os.environ["DATABASE_ADMIN_URL"]
     with psycopg.connect(with_database(admin, "postgres"), autocommit=True) as connection:
@@ -75,7 +77,9 @@ def _start_services() -> None:
 
 def _own_database(worker: str) -> None:
     name = f"portal_test_{worker}"
-    with psycopg.connect(with_database(os.environ["DATABASE_ADMIN_URL"], "postgres"), autocommit=True) as connection:
+    with psycopg.connect(
+        with_database(os.environ["DATABASE_ADMIN_URL"], "postgres"), autocommit=True
+    ) as connection:
         # Two workers may copy the template at one moment, which PostgreSQL refuses; one waits for the other.
         connection.execute("SELECT pg_advisory_lock(8014)")
         connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")

@@ -75,7 +75,9 @@ def _properties(schema: Any, definitions: Mapping[str, Any], depth: int = 3) -> 
     if isinstance(properties, dict):
         # PostgreSQL reorders the keys of an object, so the order must be ours: what is required first, then by name.
         required = schema.get("required")
-        first = {str(name): place for place, name in enumerate(required)} if isinstance(required, list) else {}
+        first = (
+            {str(name): place for place, name in enumerate(required)} if isinstance(required, list) else {}
+        )
         for name in sorted(properties, key=lambda name: (first.get(name, len(first)), name)):
             yield name, properties[name]
 

@@ -141,7 +141,8 @@ def delete_source(*, pk: UUID, actor: str) -> int:
     """Removes a source with its documents, endpoints and tools; returns how many tools went with it."""
     with catalogue_write(actor):
         source = Source.objects.select_for_update().get(pk=pk)
-        ids = list(source.tools.order_by("pk").values_list("pk", flat=True))
+        # Locked in order, tool before embedding before task, as every write does.
+        ids = list(source.tools.order_by("pk").select_for_update().values_list("pk", flat=True))
         queue.forget(embedding.ENTITY.type, ids)
         source.delete()
     return len(ids)
@@ -162,7 +163,10 @@ def put_in_step(tools: Sequence[Tool], *, refresh: bool = False, priority: Prior
     """Makes the embeddings follow the tools, in the caller's transaction (EMB-2). The tools carry endpoint and source."""
     return queue.want(
         embedding.ENTITY,
-        [Wish(tool.pk, embedding.source_text(tool), active=tool.active) for tool in tools],
+        [
+            Wish(tool.pk, embedding.source_text(tool), active=tool.active, version=tool.version)
+            for tool in tools
+        ],
         refresh=refresh,
         priority=priority,
     )

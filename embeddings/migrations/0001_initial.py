@@ -9,37 +9,83 @@ from pgvector.django import VectorExtension
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('tenancy', '0001_initial'),
+        ("tenancy", "0001_initial"),
     ]
 
     operations = [
         VectorExtension(),
         migrations.CreateModel(
-            name='EmbeddingTask',
+            name="EmbeddingTask",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('entity_type', models.CharField(max_length=32)),
-                ('entity_id', models.UUIDField()),
-                ('model', models.CharField(max_length=200)),
-                ('source_hash', models.CharField(max_length=64)),
-                ('source_version', models.IntegerField(blank=True, null=True)),
-                ('status', models.CharField(choices=[('pending', 'Pending'), ('running', 'Running'), ('failed', 'Failed')], default='pending', max_length=8)),
-                ('priority', models.SmallIntegerField(choices=[(0, 'Edit'), (10, 'Backfill')], default=0)),
-                ('attempts', models.IntegerField(default=0)),
-                ('next_attempt_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('claim_id', models.UUIDField(blank=True, null=True)),
-                ('last_error', models.CharField(blank=True, default='', max_length=500)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('tenant', models.ForeignKey(default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenancy.tenant')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("entity_type", models.CharField(max_length=32)),
+                ("entity_id", models.UUIDField()),
+                ("model", models.CharField(max_length=200)),
+                ("source_hash", models.CharField(max_length=64)),
+                ("source_version", models.IntegerField(blank=True, null=True)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[("pending", "Pending"), ("running", "Running"), ("failed", "Failed")],
+                        default="pending",
+                        max_length=8,
+                    ),
+                ),
+                ("priority", models.SmallIntegerField(choices=[(0, "Edit"), (10, "Backfill")], default=0)),
+                ("attempts", models.IntegerField(default=0)),
+                (
+                    "next_attempt_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
+                ("claim_id", models.UUIDField(blank=True, null=True)),
+                ("last_error", models.CharField(blank=True, default="", max_length=500)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
-                'indexes': [models.Index(condition=models.Q(('status', 'failed'), _negated=True), fields=['priority', 'next_attempt_at'], name='embedding_task_due')],
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'id'), name='embeddings_embeddingtask_tenant_id'), models.UniqueConstraint(fields=('tenant', 'entity_type', 'entity_id', 'model'), name='embedding_task_once'), models.CheckConstraint(condition=models.Q(('status__in', ['pending', 'running', 'failed'])), name='embedding_task_status_known'), models.CheckConstraint(condition=models.Q(models.Q(('status', 'running'), _negated=True), ('claim_id__isnull', False), _connector='OR'), name='embedding_task_running_has_claim')],
+                "abstract": False,
+                "indexes": [
+                    models.Index(
+                        condition=models.Q(("status", "failed"), _negated=True),
+                        fields=["priority", "next_attempt_at"],
+                        name="embedding_task_due",
+                    )
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("tenant", "id"), name="embeddings_embeddingtask_tenant_id"
+                    ),
+                    models.UniqueConstraint(
+                        fields=("tenant", "entity_type", "entity_id", "model"), name="embedding_task_once"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("status__in", ["pending", "running", "failed"])),
+                        name="embedding_task_status_known",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            models.Q(("status", "running"), _negated=True),
+                            ("claim_id__isnull", False),
+                            _connector="OR",
+                        ),
+                        name="embedding_task_running_has_claim",
+                    ),
+                ],
             },
         ),
     ]

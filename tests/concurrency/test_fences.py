@@ -218,11 +218,14 @@ class TestClaims:
         with pytest.raises((threading.BrokenBarrierError, DatabaseError)), mutant(*everybody_waits):
             self.together(pipeline, workers=2, limit=4)
 
-    def test_a_claim_is_for_one_lease_and_due_tasks_only_EMB_4(self, pipeline: Pipeline, settings: Any) -> None:
+    def test_a_claim_is_for_one_lease_and_due_tasks_only_EMB_4(
+        self, pipeline: Pipeline, settings: Any
+    ) -> None:
         settings.EMBEDDING_LEASE = 60
         due, later = pipeline.add("Due."), pipeline.add("Later.")
         pipeline.owner.execute(
-            "UPDATE embeddings_embeddingtask SET next_attempt_at = now() + interval '1 s' WHERE entity_id = %s", [later]
+            "UPDATE embeddings_embeddingtask SET next_attempt_at = now() + interval '1 s' WHERE entity_id = %s",
+            [later],
         )
         with login("DATABASE_WORKER_URL"):
             [task] = queue.claim(10)
@@ -238,10 +241,14 @@ class TestClaims:
 class TestLocks:
     """A write may lock rows in any order and for long; a worker neither stops it nor is lost by it."""
 
-    def test_a_write_in_progress_delays_only_its_own_rows_EMB_4(self, pipeline: Pipeline, settings: Any) -> None:
+    def test_a_write_in_progress_delays_only_its_own_rows_EMB_4(
+        self, pipeline: Pipeline, settings: Any
+    ) -> None:
         held, free = pipeline.add("Held."), pipeline.add("Free.")
         with pipeline.owner.transaction():
-            pipeline.owner.execute("SELECT 1 FROM tools_toolembedding WHERE entity_id = %s FOR UPDATE", [held])
+            pipeline.owner.execute(
+                "SELECT 1 FROM tools_toolembedding WHERE entity_id = %s FOR UPDATE", [held]
+            )
             pipeline.work(batches=1)  # waits its lock_timeout for the held row, then leaves it to the lease
             assert pipeline.status(free) == "ready"
         assert pipeline.status(held) == "pending"
@@ -267,11 +274,15 @@ class TestLocks:
         gate = use("GatedEmbedder")
         pks = sorted([pipeline.add("One."), pipeline.add("Two.")])
         with pipeline.paused_worker(gate), tenant_context(pipeline.tenant_id):
-            services.update_tool(pk=pks[first], expected_version=1, changes={"description": "Three."}, actor="import")
+            services.update_tool(
+                pk=pks[first], expected_version=1, changes={"description": "Three."}, actor="import"
+            )
             gate.go_on.set()
             while pipeline.status(pks[1 - first]) != "ready":  # the worker stores the other one, and waits
                 pass
-            services.update_tool(pk=pks[1 - first], expected_version=1, changes={"description": "Four."}, actor="import")
+            services.update_tool(
+                pk=pks[1 - first], expected_version=1, changes={"description": "Four."}, actor="import"
+            )
         pipeline.work()
         for pk in pks:
             pipeline.check_ready(pk)

@@ -36,7 +36,9 @@ def machine(pipeline: Pipeline) -> type[RuleBasedStateMachine]:
 
         def __init__(self) -> None:
             super().__init__()
-            pipeline.owner.execute("TRUNCATE tools_tool, tools_toolembedding, embeddings_embeddingtask CASCADE")
+            pipeline.owner.execute(
+                "TRUNCATE tools_tool, tools_toolembedding, embeddings_embeddingtask CASCADE"
+            )
             self.tools: dict[UUID, bool] = {}
             self.held: list[list[queue.Embedded]] = []
 
@@ -137,6 +139,8 @@ def test_the_catalogue_is_consistent_after_any_steps_and_complete_in_the_end_R2(
     run(pipeline, use, scaled(15))
 
 
-def test_the_machine_notices_a_second_edit_that_is_lost_R2(pipeline: Pipeline, use: Callable[..., Any]) -> None:
+def test_the_machine_notices_a_second_edit_that_is_lost_R2(
+    pipeline: Pipeline, use: Callable[..., Any]
+) -> None:
     with mutant(*DO_NOTHING), pytest.raises(AssertionError):
         run(pipeline, use, 15, Phase.generate)  # the first failure will do, no need for the shortest

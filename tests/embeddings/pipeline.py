@@ -91,7 +91,11 @@ class Pipeline:
         self.made += 1
         with tenant_context(self.tenant_id):
             return services.create_tool(
-                actor="test", tool_id=f"tool_{self.made}", name=f"tool_{self.made}", description=description, **fields
+                actor="test",
+                tool_id=f"tool_{self.made}",
+                name=f"tool_{self.made}",
+                description=description,
+                **fields,
             ).pk
 
     def change(self, pk: UUID, **changes: Any) -> None:
@@ -138,7 +142,8 @@ class Pipeline:
 
     def embedding(self, pk: UUID) -> dict[str, Any]:
         [row] = self.all(
-            "SELECT xmin::text AS written, *, vector::text AS vector FROM tools_toolembedding WHERE entity_id = %s", pk
+            "SELECT xmin::text AS written, *, vector::text AS vector FROM tools_toolembedding WHERE entity_id = %s",
+            pk,
         )
         return row
 
@@ -153,7 +158,9 @@ class Pipeline:
 
     def make_due(self) -> None:
         """As if every lease and every pause were over."""
-        self.owner.execute("UPDATE embeddings_embeddingtask SET next_attempt_at = now() WHERE status <> 'failed'")
+        self.owner.execute(
+            "UPDATE embeddings_embeddingtask SET next_attempt_at = now() WHERE status <> 'failed'"
+        )
 
     def check_ready(self, pk: UUID) -> None:
         """The vector is the one of the text that the tool has now, and every column says so."""
@@ -163,7 +170,10 @@ class Pipeline:
     def check_consistent(self) -> None:
         """What holds at every moment, whatever happened (RELIABILITY R2): a ready row is current, a pending one has a live
         task for its text, no task is left without an entity."""
-        rows = {row["entity_id"]: row for row in self.all("SELECT *, vector::text AS vector FROM tools_toolembedding")}
+        rows = {
+            row["entity_id"]: row
+            for row in self.all("SELECT *, vector::text AS vector FROM tools_toolembedding")
+        }
         tasks = {task["entity_id"]: task for task in self.tasks()}
         assert tasks.keys() <= rows.keys()
         for pk, row in rows.items():

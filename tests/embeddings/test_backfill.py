@@ -57,7 +57,8 @@ def of_another_model(pipeline: Pipeline, pk: uuid.UUID) -> None:
 
 def disabled(pipeline: Pipeline, pk: uuid.UUID) -> None:
     pipeline.owner.execute(
-        "UPDATE tools_toolembedding SET status = 'disabled', vector = NULL, vector_hash = NULL WHERE entity_id = %s", [pk]
+        "UPDATE tools_toolembedding SET status = 'disabled', vector = NULL, vector_hash = NULL WHERE entity_id = %s",
+        [pk],
     )
 
 
@@ -94,7 +95,9 @@ def test_one_wrong_row_among_right_ones_is_found_and_set_right_EMB_8(
         assert (pipeline.embedding(pk)["model"], pipeline.embedding(pk)["active"]) == ("model-1", True)
 
 
-def test_a_run_over_a_complete_catalogue_writes_and_locks_nothing_EMB_8(pipeline: Pipeline, embedder: Any) -> None:
+def test_a_run_over_a_complete_catalogue_writes_and_locks_nothing_EMB_8(
+    pipeline: Pipeline, embedder: Any
+) -> None:
     for number in range(5):
         pipeline.add(f"Text {number}.")
     pipeline.work()
@@ -175,7 +178,9 @@ def test_counts_are_of_active_tools_of_this_tenant_by_status_EMB_8(
     Pipeline(make_tenant().pk, pipeline.owner).add("Another tenant's.")
     pks = [pipeline.add(f"Text {number}.") for number in range(8)]
     pipeline.work()
-    for pk, make_wrong in zip(pks, [missing, failed, disabled, blank_by_mistake, pending_without_a_task], strict=False):
+    for pk, make_wrong in zip(
+        pks, [missing, failed, disabled, blank_by_mistake, pending_without_a_task], strict=False
+    ):
         make_wrong(pipeline, pk)
     pipeline.change(pks[5], active=False)
     assert counts(pipeline) == Counts(total=7, ready=2, pending=1, failed=1, disabled=1, blank=1, missing=1)

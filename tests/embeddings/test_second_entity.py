@@ -39,7 +39,9 @@ class NoteEmbedding(EntityEmbedding):
         app_label = "notes"
         constraints: ClassVar[list[models.BaseConstraint]] = [
             *EntityEmbedding.Meta.constraints,
-            CompositeForeignKey(column="entity_id", table="notes_note", name="note_embedding_note", on_delete="CASCADE"),
+            CompositeForeignKey(
+                column="entity_id", table="notes_note", name="note_embedding_note", on_delete="CASCADE"
+            ),
         ]
 
 
@@ -80,7 +82,9 @@ def save(pipeline: Pipeline, body: str, pk: uuid.UUID | None = None) -> uuid.UUI
 
 
 def row(pipeline: Pipeline, pk: uuid.UUID) -> dict[str, Any]:
-    [found] = pipeline.all("SELECT *, vector::text AS vector FROM notes_noteembedding WHERE entity_id = %s", pk)
+    [found] = pipeline.all(
+        "SELECT *, vector::text AS vector FROM notes_noteembedding WHERE entity_id = %s", pk
+    )
     return found
 
 
@@ -89,7 +93,10 @@ def test_one_worker_and_one_table_serve_tools_and_notes_EMB_11(
 ) -> None:
     tool = pipeline.add("A tool.")
     note, empty = save(pipeline, "A note."), save(pipeline, "")
-    assert {(task["entity_type"], task["entity_id"]) for task in pipeline.tasks()} == {("tool", tool), ("note", note)}
+    assert {(task["entity_type"], task["entity_id"]) for task in pipeline.tasks()} == {
+        ("tool", tool),
+        ("note", note),
+    }
     done = pipeline.work()
     assert (done.claimed, done.stored) == (2, 2)
     pipeline.check_ready(tool)
@@ -117,7 +124,9 @@ def test_ids_that_two_types_share_are_two_entities_EMB_11(pipeline: Pipeline, no
     pipeline.check_ready(tool)
 
 
-def test_backfill_counts_and_reconciler_work_for_notes_EMB_11(pipeline: Pipeline, notes: EmbeddedEntity) -> None:
+def test_backfill_counts_and_reconciler_work_for_notes_EMB_11(
+    pipeline: Pipeline, notes: EmbeddedEntity
+) -> None:
     with tenant_context(pipeline.tenant_id):
         pk = Note.objects.create(body="Written by a path that forgot to ask.").pk
         assert backfill.counts(NOTES, entity_table="notes_note").missing == 1
@@ -133,7 +142,9 @@ def test_backfill_counts_and_reconciler_work_for_notes_EMB_11(pipeline: Pipeline
         }  # fmt: skip
 
 
-def test_the_tables_constraints_come_with_the_base_class_EMB_11(pipeline: Pipeline, notes: EmbeddedEntity) -> None:
+def test_the_tables_constraints_come_with_the_base_class_EMB_11(
+    pipeline: Pipeline, notes: EmbeddedEntity
+) -> None:
     save(pipeline, "A note.")
     with pytest.raises(psycopg.errors.CheckViolation, match="noteembedding_ready_is_current"):
         pipeline.owner.execute("UPDATE notes_noteembedding SET status = 'ready'")

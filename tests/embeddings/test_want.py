@@ -36,7 +36,12 @@ def test_a_new_tool_is_pending_with_a_task_for_its_text_EMB_2_EMB_3(pipeline: Pi
     assert task is not None
     assert (row["status"], row["vector"], row["model"], row["dimension"]) == ("pending", None, "model-1", 384)
     assert row["source_hash"] == task["source_hash"] == source_hash(pipeline.text(pk))
-    assert (task["status"], task["attempts"], task["entity_type"], task["claim_id"]) == ("pending", 0, "tool", None)
+    assert (task["status"], task["attempts"], task["entity_type"], task["claim_id"]) == (
+        "pending",
+        0,
+        "tool",
+        None,
+    )
 
 
 def test_a_write_that_is_rolled_back_leaves_nothing_and_rings_no_bell_EMB_2(pipeline: Pipeline) -> None:
@@ -51,7 +56,9 @@ def test_a_write_that_is_rolled_back_leaves_nothing_and_rings_no_bell_EMB_2(pipe
         ring.assert_called_once_with()
 
 
-def test_a_bell_that_fails_does_not_fail_the_save_EMB_2(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bell_that_fails_does_not_fail_the_save_EMB_2(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
         monkeypatch.setattr(bell, "_ringer", bell._Ringer())
         pk = pipeline.add()
@@ -63,7 +70,9 @@ def test_the_tool_and_its_wish_become_visible_in_one_moment_EMB_2(pipeline: Pipe
     with tenant_context(pipeline.tenant_id):
         services.update_tool(pk=pk, expected_version=1, changes={"description": "Two."}, actor="test")
         before = pipeline.embedding(pk)["source_hash"]
-        assert pipeline.all("SELECT description FROM tools_tool WHERE id = %s", pk) == [{"description": "One."}]
+        assert pipeline.all("SELECT description FROM tools_tool WHERE id = %s", pk) == [
+            {"description": "One."}
+        ]
     assert pipeline.embedding(pk)["source_hash"] != before
     assert pipeline.embedding(pk)["source_hash"] == source_hash(pipeline.text(pk))
 
@@ -97,9 +106,16 @@ def test_an_edit_overwrites_the_one_task_with_attempts_0_and_a_void_claim_EMB_3(
     )
     pipeline.edit(pk, "Two.")
     [task] = pipeline.tasks()
-    assert (task["status"], task["attempts"], task["claim_id"], task["last_error"]) == ("pending", 0, None, "")
+    assert (task["status"], task["attempts"], task["claim_id"], task["last_error"]) == (
+        "pending",
+        0,
+        None,
+        "",
+    )
     assert task["source_hash"] == source_hash(pipeline.text(pk))
-    assert pipeline.all("SELECT next_attempt_at <= now() AS due FROM embeddings_embeddingtask") == [{"due": True}]
+    assert pipeline.all("SELECT next_attempt_at <= now() AS due FROM embeddings_embeddingtask") == [
+        {"due": True}
+    ]
 
 
 def test_an_edit_of_a_parked_task_gives_it_a_new_life_EMB_3(pipeline: Pipeline) -> None:
@@ -122,7 +138,9 @@ def test_a_then_b_then_a_ends_with_the_vector_of_a_EMB_3(pipeline: Pipeline, emb
     assert len(embedder.calls) == 1
 
 
-def test_back_to_the_text_of_the_vector_in_hand_is_ready_without_a_call_EMB_3(pipeline: Pipeline, embedder: Any) -> None:
+def test_back_to_the_text_of_the_vector_in_hand_is_ready_without_a_call_EMB_3(
+    pipeline: Pipeline, embedder: Any
+) -> None:
     pk = pipeline.add("A.")
     pipeline.work()
     pipeline.edit(pk, "B.")
@@ -142,7 +160,9 @@ def test_a_text_that_changes_keeps_its_old_vector_out_of_ready_EMB_5(pipeline: P
     assert row["vector_hash"] != row["source_hash"]
 
 
-def test_refresh_keeps_a_ready_tool_ready_and_is_harmless_twice_EMB_9(pipeline: Pipeline, embedder: Any) -> None:
+def test_refresh_keeps_a_ready_tool_ready_and_is_harmless_twice_EMB_9(
+    pipeline: Pipeline, embedder: Any
+) -> None:
     pk = pipeline.add("A.")
     pipeline.work()
     first = pipeline.embedding(pk)["embedded_at"]
@@ -174,7 +194,12 @@ def test_no_text_is_blank_without_vector_and_task_and_comes_back_EMB_5(pipeline:
     with tenant_context(pipeline.tenant_id):
         assert queue.want(embedding.ENTITY, [Wish(pk, "")]) == 0
     row = pipeline.embedding(pk)
-    assert (row["status"], row["vector"], row["vector_hash"], row["embedded_at"]) == ("blank", None, None, None)
+    assert (row["status"], row["vector"], row["vector_hash"], row["embedded_at"]) == (
+        "blank",
+        None,
+        None,
+        None,
+    )
     assert pipeline.tasks() == []
     before = written(pipeline)
     with tenant_context(pipeline.tenant_id):
@@ -202,13 +227,17 @@ class TestDisabled:
         assert pipeline.work().claimed == 0
         assert pipeline.embedding(pk)["source_hash"] == source_hash(pipeline.text(pk))
 
-    def test_takes_the_task_of_an_older_text_away_EMB_5(self, pipeline: Pipeline, use: Callable[..., Any]) -> None:
+    def test_takes_the_task_of_an_older_text_away_EMB_5(
+        self, pipeline: Pipeline, use: Callable[..., Any]
+    ) -> None:
         pk = pipeline.add("A.")
         use("disabled")
         pipeline.edit(pk, "B.")
         assert (pipeline.status(pk), pipeline.tasks()) == ("disabled", [])
 
-    def test_a_refresh_takes_no_good_vector_away_EMB_9(self, pipeline: Pipeline, use: Callable[..., Any]) -> None:
+    def test_a_refresh_takes_no_good_vector_away_EMB_9(
+        self, pipeline: Pipeline, use: Callable[..., Any]
+    ) -> None:
         pk = pipeline.add("A.")
         pipeline.work()
         use("disabled")
@@ -238,7 +267,9 @@ class TestReactivation:
         pipeline.work()
         pipeline.check_ready(pk)
 
-    def test_with_the_old_text_serves_the_old_vector_at_once_EMB_2(self, pipeline: Pipeline, embedder: Any) -> None:
+    def test_with_the_old_text_serves_the_old_vector_at_once_EMB_2(
+        self, pipeline: Pipeline, embedder: Any
+    ) -> None:
         pk = pipeline.add("A.")
         pipeline.work()
         pipeline.change(pk, active=False)
@@ -262,7 +293,9 @@ class TestReactivation:
         assert pipeline.embedding(pk)["model"] == "model-2"
 
 
-def test_a_failed_tool_that_is_switched_off_and_on_tries_again_EMB_2(pipeline: Pipeline, use: Callable[..., Any]) -> None:
+def test_a_failed_tool_that_is_switched_off_and_on_tries_again_EMB_2(
+    pipeline: Pipeline, use: Callable[..., Any]
+) -> None:
     use("PoisonEmbedder")
     pk = pipeline.add("A permanent poison.")
     pipeline.work()
@@ -278,7 +311,9 @@ def test_many_wishes_are_three_statements_and_only_the_changed_ones_write_EMB_2(
     pipeline.work()
     with tenant_context(pipeline.tenant_id):
         wishes = [Wish(pk, pipeline.text(pk)) for pk in pks]
-        changed = [Wish(wish.entity_id, "Other.") if number % 4 == 0 else wish for number, wish in enumerate(wishes)]
+        changed = [
+            Wish(wish.entity_id, "Other.") if number % 4 == 0 else wish for number, wish in enumerate(wishes)
+        ]
         statements: list[str] = []
 
         def count(execute: Any, sql: str, *arguments: Any) -> Any:
@@ -321,7 +356,9 @@ class TestNoOneElsesBusiness:
 
         def seen() -> tuple[Any, ...]:
             return (
-                pipeline.all("SELECT id, version, updated_at, updated_by, xmin::text FROM tools_tool ORDER BY id"),
+                pipeline.all(
+                    "SELECT id, version, updated_at, updated_by, xmin::text FROM tools_tool ORDER BY id"
+                ),
                 pipeline.all("SELECT count(*) FROM tools_toolevent"),
             )
 

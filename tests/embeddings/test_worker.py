@@ -35,7 +35,9 @@ def test_pending_becomes_ready_and_the_task_is_gone_EMB_4(pipeline: Pipeline) ->
     assert row["embedded_at"] is not None
 
 
-def test_no_transaction_is_open_while_the_provider_runs_EMB_4(pipeline: Pipeline, use: Callable[..., Any]) -> None:
+def test_no_transaction_is_open_while_the_provider_runs_EMB_4(
+    pipeline: Pipeline, use: Callable[..., Any]
+) -> None:
     gate = use("GatedEmbedder")
     pipeline.add()
     with pipeline.paused_worker(gate):
@@ -43,7 +45,16 @@ def test_no_transaction_is_open_while_the_provider_runs_EMB_4(pipeline: Pipeline
             "SELECT usename, state, backend_xmin, xact_start FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE 'portal-%%'"
         )
-        assert len([one for one in sessions if one["usename"] == urlsplit(os.environ["DATABASE_WORKER_URL"]).username]) == 1
+        assert (
+            len(
+                [
+                    one
+                    for one in sessions
+                    if one["usename"] == urlsplit(os.environ["DATABASE_WORKER_URL"]).username
+                ]
+            )
+            == 1
+        )
         assert {one["state"] for one in sessions} == {"idle"}
         assert {one["backend_xmin"] for one in sessions} == {None}
 
@@ -60,19 +71,27 @@ def test_one_bad_text_in_a_batch_fails_alone_EMB_4(pipeline: Pipeline, use: Call
     assert len(embedder.calls) == 32 + 32 + 16 + 8 + 4 + 2  # halved, not tried one by one
 
 
-def test_a_permanent_error_parks_at_once_with_its_reason_EMB_5(pipeline: Pipeline, use: Callable[..., Any]) -> None:
+def test_a_permanent_error_parks_at_once_with_its_reason_EMB_5(
+    pipeline: Pipeline, use: Callable[..., Any]
+) -> None:
     use("PoisonEmbedder")
     pk = pipeline.add(PERMANENT)
     pipeline.work()
     row, task = pipeline.embedding(pk), pipeline.task(pk)
     assert task is not None
     assert (row["status"], row["error"], row["vector"]) == ("failed", "this text cannot be embedded", None)
-    assert (task["status"], task["last_error"], task["attempts"]) == ("failed", "this text cannot be embedded", 1)
+    assert (task["status"], task["last_error"], task["attempts"]) == (
+        "failed",
+        "this text cannot be embedded",
+        1,
+    )
     pipeline.make_due()
     assert pipeline.work().claimed == 0
 
 
-def test_six_attempts_with_growing_pauses_then_failed_EMB_5(pipeline: Pipeline, use: Callable[..., Any]) -> None:
+def test_six_attempts_with_growing_pauses_then_failed_EMB_5(
+    pipeline: Pipeline, use: Callable[..., Any]
+) -> None:
     embedder = use("PoisonEmbedder", EMBEDDING_RETRY_BASE=2, EMBEDDING_RETRY_MAX=600)
     pk = pipeline.add(POISON)
     pauses = []
@@ -101,7 +120,9 @@ def test_the_pause_doubles_up_to_its_bound_and_scatters_EMB_5(settings: Any) -> 
         assert ceiling / 2 <= min(delays) < max(delays) <= ceiling
 
 
-def test_a_failed_refresh_leaves_the_good_vector_serving_EMB_9(pipeline: Pipeline, use: Callable[..., Any]) -> None:
+def test_a_failed_refresh_leaves_the_good_vector_serving_EMB_9(
+    pipeline: Pipeline, use: Callable[..., Any]
+) -> None:
     pk = pipeline.add(PERMANENT)
     pipeline.work()
     use("PoisonEmbedder")
@@ -188,7 +209,9 @@ class TestTheProviderIsDown:
             pipeline.add(f"Text {number}.")
         done = pipeline.work()
         assert (done.claimed, done.failed) == (4, 0)
-        assert {(task["status"], task["attempts"], task["claim_id"]) for task in pipeline.tasks()} == {("pending", 0, None)}
+        assert {(task["status"], task["attempts"], task["claim_id"]) for task in pipeline.tasks()} == {
+            ("pending", 0, None)
+        }
         assert "the provider cannot be reached" in {task["last_error"] for task in pipeline.tasks()}
         assert pipeline.work().claimed == 0  # the circuit is open
         assert 25 < worker.circuit.seconds_left() <= 30
@@ -250,7 +273,9 @@ class TestWorkersThatEndWithoutAWord:
         pipeline.make_due()
         return tasks
 
-    def test_after_six_of_them_the_row_is_failed_with_the_reason_EMB_5(self, pipeline: Pipeline, embedder: Any) -> None:
+    def test_after_six_of_them_the_row_is_failed_with_the_reason_EMB_5(
+        self, pipeline: Pipeline, embedder: Any
+    ) -> None:
         pk = pipeline.add()
         for _ in range(6):
             assert len(self.claim_and_die(pipeline)) == 1
@@ -306,7 +331,9 @@ def test_a_tool_deactivated_behind_the_services_is_dropped_EMB_4(pipeline: Pipel
     assert (pipeline.tasks(), embedder.calls) == ([], [])
 
 
-def test_a_text_changed_behind_the_services_is_embedded_as_it_is_now_EMB_4(pipeline: Pipeline, embedder: Any) -> None:
+def test_a_text_changed_behind_the_services_is_embedded_as_it_is_now_EMB_4(
+    pipeline: Pipeline, embedder: Any
+) -> None:
     pk = pipeline.add("Asked for.")
     pipeline.owner.execute("UPDATE tools_tool SET description = 'By hand in psql.'")
     pipeline.work()
@@ -369,7 +396,9 @@ def test_the_heartbeat_renews_what_is_ours_and_nothing_else_R3(pipeline: Pipelin
         queue.extend(tasks)
     due = {
         row["entity_id"]: row["due"]
-        for row in pipeline.all("SELECT entity_id, next_attempt_at <= now() AS due FROM embeddings_embeddingtask")
+        for row in pipeline.all(
+            "SELECT entity_id, next_attempt_at <= now() AS due FROM embeddings_embeddingtask"
+        )
     }
     assert due == {mine: False, lost: True}
 

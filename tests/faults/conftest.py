@@ -42,7 +42,20 @@ QUICK = {
     "PYTHONPATH": str(ROOT),
     "DJANGO_SETTINGS_MODULE": "portal.settings",
 }
-CELERY = ("-m", "celery", "--quiet", "-A", "portal", "worker", "-Q", "embeddings", "-P", "solo", "--without-gossip", "--without-mingle")
+CELERY = (
+    "-m",
+    "celery",
+    "--quiet",
+    "-A",
+    "portal",
+    "worker",
+    "-Q",
+    "embeddings",
+    "-P",
+    "solo",
+    "--without-gossip",
+    "--without-mingle",
+)
 
 # As portal.prepare, but with an empty catalogue.
 PREPARE = """
@@ -178,7 +191,10 @@ class Portal:
 @pytest.fixture(scope="package")
 def running_portal(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[Portal]:
     folder = tmp_path_factory.mktemp("faults")
-    with start(folder / "services", postgres_settings={"fsync": "off"}) as servers, django_db_blocker.unblock():
+    with (
+        start(folder / "services", postgres_settings={"fsync": "off"}) as servers,
+        django_db_blocker.unblock(),
+    ):
         portal = Portal(servers, folder)
         portal.reconnect()
         with portal.process("-c", PREPARE, role="admin") as prepare:
@@ -194,7 +210,9 @@ def running_portal(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: 
             with login("DATABASE_URL", url=servers.urls["DATABASE_URL"]), tenant_context(portal.tenant_id):
                 _, key = create_api_key(name="faults", scopes=Scope.values)
             headers = {"Authorization": f"Bearer {key}"}
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30) as portal.http:
+            with httpx.Client(
+                base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30
+            ) as portal.http:
 
                 def answers() -> bool:
                     try:

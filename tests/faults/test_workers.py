@@ -20,7 +20,12 @@ from tests.faults.conftest import Portal, frozen, wait_until
 @contextmanager
 def nursery(portal: Portal, **env: str) -> Iterator[subprocess.Popen[str]]:
     with portal.process(
-        "tests/faults/nursery.py", role="worker", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        "tests/faults/nursery.py",
+        role="worker",
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         yield process
 
@@ -42,7 +47,9 @@ def alive(pid: int) -> bool:
 
 
 def test_nothing_is_lost_nor_stale_while_workers_are_killed_every_half_second_R1(portal: Portal) -> None:
-    versions: dict[UUID, int] = dict.fromkeys(portal.add(*(f"First text {number}." for number in range(60))), 1)
+    versions: dict[UUID, int] = dict.fromkeys(
+        portal.add(*(f"First text {number}." for number in range(60))), 1
+    )
     acknowledged: dict[UUID, str] = {}
     tools = list(versions)
     kills = 0
@@ -134,7 +141,11 @@ def test_a_call_three_times_as_long_as_the_lease_is_made_once_R3(portal: Portal,
 
 def test_a_frozen_worker_loses_its_claim_and_its_late_write_is_refused_R3(portal: Portal) -> None:
     [pk] = portal.add("One.")
-    slow = {"EMBEDDING_PROVIDER": "tests.providers.SlowEmbedder", "TEST_EMBEDDER_SECONDS": "0.5", "EMBEDDING_LEASE": "1"}
+    slow = {
+        "EMBEDDING_PROVIDER": "tests.providers.SlowEmbedder",
+        "TEST_EMBEDDER_SECONDS": "0.5",
+        "EMBEDDING_LEASE": "1",
+    }
     with nursery(portal, **slow) as mother:
         first = born(mother)
         wait_until(

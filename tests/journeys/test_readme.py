@@ -67,9 +67,17 @@ def answers(port: int) -> bool:
 def run(block: str, folder: Path, port: int) -> str:
     script = f"set -eu\n{block}".replace("127.0.0.1:8000", f"127.0.0.1:{port}")
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment(port), capture_output=True, text=True, timeout=180, check=False
+        ["bash", "-c", script],
+        cwd=folder,
+        env=environment(port),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
     )
-    assert done.returncode == 0, f"{block}\nended with {done.returncode}:\n{done.stdout[-1000:]}\n{done.stderr[-2000:]}"
+    assert done.returncode == 0, (
+        f"{block}\nended with {done.returncode}:\n{done.stdout[-1000:]}\n{done.stderr[-2000:]}"
+    )
     return done.stdout
 
 
@@ -80,7 +88,12 @@ def test_the_readme_says_what_works_OPS_1(tmp_path: Path, port: int) -> None:
     log = tmp_path / "up.log"
     with log.open("wb") as output:
         up = subprocess.Popen(
-            ["make", "up"], cwd=folder, env=environment(port), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            ["make", "up"],
+            cwd=folder,
+            env=environment(port),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     try:
         deadline = time.monotonic() + START_SECONDS
@@ -106,5 +119,7 @@ def test_the_readme_says_what_works_OPS_1(tmp_path: Path, port: int) -> None:
         except subprocess.TimeoutExpired:
             os.killpg(up.pid, signal.SIGKILL)
             up.wait()
-        subprocess.run(["make", "reset", "YES=1"], cwd=folder, env=environment(port), capture_output=True, check=False)
+        subprocess.run(
+            ["make", "reset", "YES=1"], cwd=folder, env=environment(port), capture_output=True, check=False
+        )
     assert not answers(port)

@@ -69,7 +69,7 @@ def default_tenant() -> Any:
 def row_versions(table: str) -> list[tuple[str, str]]:
     """(ctid, xmin) of every row: any write changes them."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT ctid::text, xmin::text FROM {table} ORDER BY ctid")  # noqa: S608
+        cursor.execute(f"SELECT ctid::text, xmin::text FROM {table} ORDER BY ctid")
         return list(cursor.fetchall())
 
 

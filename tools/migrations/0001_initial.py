@@ -15,414 +15,1037 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
         ("embeddings", "0002_isolation"),
-        ('tenancy', '0001_initial'),
+        ("tenancy", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='ManualOverride',
+            name="ManualOverride",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('field', models.CharField(choices=[('name', 'name'), ('description', 'description'), ('tags', 'tags')], max_length=40)),
-                ('value', models.JSONField()),
-                ('imported_value', models.JSONField()),
-                ('made_by', models.CharField(max_length=200)),
-                ('made_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('tenant', models.ForeignKey(default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenancy.tenant')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "field",
+                    models.CharField(
+                        choices=[("name", "name"), ("description", "description"), ("tags", "tags")],
+                        max_length=40,
+                    ),
+                ),
+                ("value", models.JSONField()),
+                ("imported_value", models.JSONField()),
+                ("made_by", models.CharField(max_length=200)),
+                ("made_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='Source',
+            name="Source",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('slug', models.CharField(max_length=100, validators=[django.core.validators.RegexValidator('^[a-z0-9][a-z0-9._-]*$', 'Use lower-case letters, digits, dots, dashes and underscores.')])),
-                ('title', models.CharField(blank=True, default='', max_length=300)),
-                ('kind', models.CharField(choices=[('openapi', 'OpenAPI'), ('mcp', 'MCP'), ('lightapi', 'LightAPI'), ('manual', 'Manual')], max_length=10)),
-                ('url', models.URLField(blank=True, default='', max_length=2048)),
-                ('sync_wins', models.BooleanField(default=False, verbose_name='sync wins over edits')),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('updated_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('tenant', models.ForeignKey(default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenancy.tenant')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                (
+                    "slug",
+                    models.CharField(
+                        max_length=100,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9][a-z0-9._-]*$",
+                                "Use lower-case letters, digits, dots, dashes and underscores.",
+                            )
+                        ],
+                    ),
+                ),
+                ("title", models.CharField(blank=True, default="", max_length=300)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("openapi", "OpenAPI"),
+                            ("mcp", "MCP"),
+                            ("lightapi", "LightAPI"),
+                            ("manual", "Manual"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("url", models.URLField(blank=True, default="", max_length=2048)),
+                ("sync_wins", models.BooleanField(default=False, verbose_name="sync wins over edits")),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "updated_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('slug',),
-                'abstract': False,
+                "ordering": ("slug",),
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='Endpoint',
+            name="Endpoint",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('key', models.TextField()),
-                ('method', models.CharField(max_length=16)),
-                ('path', models.TextField()),
-                ('name', models.CharField(max_length=200)),
-                ('title', models.TextField(blank=True, default='')),
-                ('description', models.TextField(blank=True, default='')),
-                ('tags', models.JSONField(default=list)),
-                ('input_schema', models.JSONField()),
-                ('output_schema', models.JSONField(null=True)),
-                ('metadata', models.JSONField(default=dict)),
-                ('deprecated', models.BooleanField(default=False)),
-                ('content_hash', models.CharField(max_length=64)),
-                ('active', models.BooleanField(default=True)),
-                ('updated_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('tenant', models.ForeignKey(default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenancy.tenant')),
-                ('source', portal.tenancy.fields.TenantForeignKey(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, related_name='endpoints', to='tools.source')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("key", models.TextField()),
+                ("method", models.CharField(max_length=16)),
+                ("path", models.TextField()),
+                ("name", models.CharField(max_length=200)),
+                ("title", models.TextField(blank=True, default="")),
+                ("description", models.TextField(blank=True, default="")),
+                ("tags", models.JSONField(default=list)),
+                ("input_schema", models.JSONField()),
+                ("output_schema", models.JSONField(null=True)),
+                ("metadata", models.JSONField(default=dict)),
+                ("deprecated", models.BooleanField(default=False)),
+                ("content_hash", models.CharField(max_length=64)),
+                ("active", models.BooleanField(default=True)),
+                ("updated_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
+                (
+                    "source",
+                    portal.tenancy.fields.TenantForeignKey(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="endpoints",
+                        to="tools.source",
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='SourceDocument',
+            name="SourceDocument",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=300)),
-                ('version', models.CharField(blank=True, default='', max_length=200)),
-                ('sha256', models.CharField(max_length=64)),
-                ('size', models.PositiveIntegerField()),
-                ('content', models.BinaryField()),
-                ('report', models.JSONField()),
-                ('fetched_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('source', portal.tenancy.fields.TenantForeignKey(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, related_name='documents', to='tools.source')),
-                ('tenant', models.ForeignKey(default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenancy.tenant')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("name", models.CharField(max_length=300)),
+                ("version", models.CharField(blank=True, default="", max_length=200)),
+                ("sha256", models.CharField(max_length=64)),
+                ("size", models.PositiveIntegerField()),
+                ("content", models.BinaryField()),
+                ("report", models.JSONField()),
+                ("fetched_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "source",
+                    portal.tenancy.fields.TenantForeignKey(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="documents",
+                        to="tools.source",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-fetched_at',),
-                'abstract': False,
+                "ordering": ("-fetched_at",),
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='SourceEvent',
+            name="SourceEvent",
             fields=[
-                ('pgh_id', models.AutoField(primary_key=True, serialize=False)),
-                ('pgh_created_at', models.DateTimeField(auto_now_add=True)),
-                ('pgh_label', models.TextField(help_text='The event label.')),
-                ('pgh_context', pghistory.utils.JSONField(null=True)),
-                ('pgh_context_id', models.UUIDField(null=True)),
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, serialize=False)),
-                ('slug', models.CharField(max_length=100, validators=[django.core.validators.RegexValidator('^[a-z0-9][a-z0-9._-]*$', 'Use lower-case letters, digits, dots, dashes and underscores.')])),
-                ('title', models.CharField(blank=True, default='', max_length=300)),
-                ('kind', models.CharField(choices=[('openapi', 'OpenAPI'), ('mcp', 'MCP'), ('lightapi', 'LightAPI'), ('manual', 'Manual')], max_length=10)),
-                ('url', models.URLField(blank=True, default='', max_length=2048)),
-                ('sync_wins', models.BooleanField(default=False, verbose_name='sync wins over edits')),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('pgh_obj', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='events', to='tools.source')),
-                ('tenant', models.ForeignKey(db_constraint=False, default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', related_query_name='+', to='tenancy.tenant')),
+                ("pgh_id", models.AutoField(primary_key=True, serialize=False)),
+                ("pgh_created_at", models.DateTimeField(auto_now_add=True)),
+                ("pgh_label", models.TextField(help_text="The event label.")),
+                ("pgh_context", pghistory.utils.JSONField(null=True)),
+                ("pgh_context_id", models.UUIDField(null=True)),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, serialize=False)),
+                (
+                    "slug",
+                    models.CharField(
+                        max_length=100,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9][a-z0-9._-]*$",
+                                "Use lower-case letters, digits, dots, dashes and underscores.",
+                            )
+                        ],
+                    ),
+                ),
+                ("title", models.CharField(blank=True, default="", max_length=300)),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("openapi", "OpenAPI"),
+                            ("mcp", "MCP"),
+                            ("lightapi", "LightAPI"),
+                            ("manual", "Manual"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("url", models.URLField(blank=True, default="", max_length=2048)),
+                ("sync_wins", models.BooleanField(default=False, verbose_name="sync wins over edits")),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "pgh_obj",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="events",
+                        to="tools.source",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        related_query_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='Tool',
+            name="Tool",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('tool_id', models.CharField(max_length=200)),
-                ('namespace', models.CharField(default='public', max_length=100)),
-                ('name', models.CharField(max_length=200)),
-                ('description', models.TextField(blank=True, default='')),
-                ('description_source', models.CharField(choices=[('endpoint_sync', 'Imported'), ('manual', 'Written by hand')], default='manual', max_length=20)),
-                ('tool_type', models.CharField(choices=[('python', 'Python'), ('bash', 'Bash'), ('api', 'API'), ('docker', 'Docker'), ('mcp', 'MCP')], default='api', max_length=10)),
-                ('category', models.CharField(blank=True, default='', max_length=100)),
-                ('subcategory', models.CharField(blank=True, default='', max_length=100)),
-                ('tags', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
-                ('tech_stack', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
-                ('use_cases', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
-                ('routing_domain', models.CharField(blank=True, default='', max_length=100)),
-                ('semantic_namespace', models.CharField(blank=True, default='', max_length=100)),
-                ('source_protocol', models.CharField(default='manual', max_length=20)),
-                ('server', models.CharField(blank=True, default='', max_length=300)),
-                ('sensitivity', models.CharField(choices=[('public', 'Public'), ('internal', 'Internal'), ('confidential', 'Confidential'), ('restricted', 'Restricted')], default='internal', max_length=12)),
-                ('target_personas', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
-                ('parameters', models.JSONField(blank=True, default=dict)),
-                ('output', models.JSONField(blank=True, null=True)),
-                ('annotations', models.JSONField(blank=True, default=dict)),
-                ('semantic_weight', models.FloatField(default=1.0, validators=[django.core.validators.MinValueValidator(0.1), django.core.validators.MaxValueValidator(3.0)])),
-                ('visibility', models.CharField(choices=[('public', 'Public'), ('unlisted', 'Unlisted (by id only)'), ('private', 'Private (owner and operators)')], default='public', max_length=10)),
-                ('lifecycle', models.CharField(choices=[('active', 'Active'), ('deprecated', 'Deprecated'), ('retired', 'Retired')], default='active', max_length=10)),
-                ('owner', models.CharField(blank=True, default='', max_length=200)),
-                ('official', models.BooleanField(default=False)),
-                ('active', models.BooleanField(default=True)),
-                ('core', models.BooleanField(default=False)),
-                ('estimated_cost', models.DecimalField(blank=True, decimal_places=6, max_digits=12, null=True)),
-                ('download_count', models.PositiveIntegerField(default=0, editable=False)),
-                ('version', models.PositiveIntegerField(default=1, editable=False)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('updated_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('updated_by', models.CharField(blank=True, default='', editable=False, max_length=200)),
-                ('search_text', models.TextField(blank=True, default='', editable=False)),
-                ('endpoint', portal.tenancy.fields.TenantForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='tools', to='tools.endpoint')),
-                ('source', portal.tenancy.fields.TenantForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='tools', to='tools.source')),
-                ('tenant', models.ForeignKey(default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenancy.tenant')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("tool_id", models.CharField(max_length=200)),
+                ("namespace", models.CharField(default="public", max_length=100)),
+                ("name", models.CharField(max_length=200)),
+                ("description", models.TextField(blank=True, default="")),
+                (
+                    "description_source",
+                    models.CharField(
+                        choices=[("endpoint_sync", "Imported"), ("manual", "Written by hand")],
+                        default="manual",
+                        max_length=20,
+                    ),
+                ),
+                (
+                    "tool_type",
+                    models.CharField(
+                        choices=[
+                            ("python", "Python"),
+                            ("bash", "Bash"),
+                            ("api", "API"),
+                            ("docker", "Docker"),
+                            ("mcp", "MCP"),
+                        ],
+                        default="api",
+                        max_length=10,
+                    ),
+                ),
+                ("category", models.CharField(blank=True, default="", max_length=100)),
+                ("subcategory", models.CharField(blank=True, default="", max_length=100)),
+                (
+                    "tags",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), blank=True, default=list, size=None
+                    ),
+                ),
+                (
+                    "tech_stack",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), blank=True, default=list, size=None
+                    ),
+                ),
+                (
+                    "use_cases",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), blank=True, default=list, size=None
+                    ),
+                ),
+                ("routing_domain", models.CharField(blank=True, default="", max_length=100)),
+                ("semantic_namespace", models.CharField(blank=True, default="", max_length=100)),
+                ("source_protocol", models.CharField(default="manual", max_length=20)),
+                ("server", models.CharField(blank=True, default="", max_length=300)),
+                (
+                    "sensitivity",
+                    models.CharField(
+                        choices=[
+                            ("public", "Public"),
+                            ("internal", "Internal"),
+                            ("confidential", "Confidential"),
+                            ("restricted", "Restricted"),
+                        ],
+                        default="internal",
+                        max_length=12,
+                    ),
+                ),
+                (
+                    "target_personas",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), blank=True, default=list, size=None
+                    ),
+                ),
+                ("parameters", models.JSONField(blank=True, default=dict)),
+                ("output", models.JSONField(blank=True, null=True)),
+                ("annotations", models.JSONField(blank=True, default=dict)),
+                (
+                    "semantic_weight",
+                    models.FloatField(
+                        default=1.0,
+                        validators=[
+                            django.core.validators.MinValueValidator(0.1),
+                            django.core.validators.MaxValueValidator(3.0),
+                        ],
+                    ),
+                ),
+                (
+                    "visibility",
+                    models.CharField(
+                        choices=[
+                            ("public", "Public"),
+                            ("unlisted", "Unlisted (by id only)"),
+                            ("private", "Private (owner and operators)"),
+                        ],
+                        default="public",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "lifecycle",
+                    models.CharField(
+                        choices=[("active", "Active"), ("deprecated", "Deprecated"), ("retired", "Retired")],
+                        default="active",
+                        max_length=10,
+                    ),
+                ),
+                ("owner", models.CharField(blank=True, default="", max_length=200)),
+                ("official", models.BooleanField(default=False)),
+                ("active", models.BooleanField(default=True)),
+                ("core", models.BooleanField(default=False)),
+                (
+                    "estimated_cost",
+                    models.DecimalField(blank=True, decimal_places=6, max_digits=12, null=True),
+                ),
+                ("download_count", models.PositiveIntegerField(default=0, editable=False)),
+                ("version", models.PositiveIntegerField(default=1, editable=False)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                (
+                    "updated_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("updated_by", models.CharField(blank=True, default="", editable=False, max_length=200)),
+                ("search_text", models.TextField(blank=True, default="", editable=False)),
+                (
+                    "endpoint",
+                    portal.tenancy.fields.TenantForeignKey(
+                        blank=True,
+                        db_constraint=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="tools",
+                        to="tools.endpoint",
+                    ),
+                ),
+                (
+                    "source",
+                    portal.tenancy.fields.TenantForeignKey(
+                        blank=True,
+                        db_constraint=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="tools",
+                        to="tools.source",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('name', 'id'),
-                'abstract': False,
+                "ordering": ("name", "id"),
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='ManualOverrideEvent',
+            name="ManualOverrideEvent",
             fields=[
-                ('pgh_id', models.AutoField(primary_key=True, serialize=False)),
-                ('pgh_created_at', models.DateTimeField(auto_now_add=True)),
-                ('pgh_label', models.TextField(help_text='The event label.')),
-                ('pgh_context', pghistory.utils.JSONField(null=True)),
-                ('pgh_context_id', models.UUIDField(null=True)),
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, serialize=False)),
-                ('field', models.CharField(choices=[('name', 'name'), ('description', 'description'), ('tags', 'tags')], max_length=40)),
-                ('value', models.JSONField()),
-                ('imported_value', models.JSONField()),
-                ('made_by', models.CharField(max_length=200)),
-                ('made_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('pgh_obj', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='events', to='tools.manualoverride')),
-                ('tenant', models.ForeignKey(db_constraint=False, default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', related_query_name='+', to='tenancy.tenant')),
-                ('tool', portal.tenancy.fields.TenantForeignKey(db_constraint=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', related_query_name='+', to='tools.tool')),
+                ("pgh_id", models.AutoField(primary_key=True, serialize=False)),
+                ("pgh_created_at", models.DateTimeField(auto_now_add=True)),
+                ("pgh_label", models.TextField(help_text="The event label.")),
+                ("pgh_context", pghistory.utils.JSONField(null=True)),
+                ("pgh_context_id", models.UUIDField(null=True)),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, serialize=False)),
+                (
+                    "field",
+                    models.CharField(
+                        choices=[("name", "name"), ("description", "description"), ("tags", "tags")],
+                        max_length=40,
+                    ),
+                ),
+                ("value", models.JSONField()),
+                ("imported_value", models.JSONField()),
+                ("made_by", models.CharField(max_length=200)),
+                ("made_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "pgh_obj",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="events",
+                        to="tools.manualoverride",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        related_query_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
+                (
+                    "tool",
+                    portal.tenancy.fields.TenantForeignKey(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        related_query_name="+",
+                        to="tools.tool",
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
+                "abstract": False,
             },
         ),
         migrations.AddField(
-            model_name='manualoverride',
-            name='tool',
-            field=portal.tenancy.fields.TenantForeignKey(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, related_name='overrides', to='tools.tool'),
+            model_name="manualoverride",
+            name="tool",
+            field=portal.tenancy.fields.TenantForeignKey(
+                db_constraint=False,
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="overrides",
+                to="tools.tool",
+            ),
         ),
         migrations.CreateModel(
-            name='ToolEmbedding',
+            name="ToolEmbedding",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('slot', models.SmallIntegerField(default=0)),
-                ('active', models.BooleanField(default=True)),
-                ('status', models.CharField(choices=[('pending', 'Pending'), ('ready', 'Ready'), ('failed', 'Failed'), ('disabled', 'Disabled'), ('blank', 'Blank')], max_length=8)),
-                ('source_hash', models.CharField(max_length=64)),
-                ('vector_hash', models.CharField(blank=True, max_length=64, null=True)),
-                ('vector', pgvector.django.vector.VectorField(blank=True, dimensions=384, editable=False, null=True)),
-                ('model', models.CharField(max_length=200)),
-                ('dimension', models.SmallIntegerField(default=384)),
-                ('truncated', models.BooleanField(default=False)),
-                ('error', models.CharField(blank=True, default='', max_length=500)),
-                ('embedded_at', models.DateTimeField(blank=True, null=True)),
-                ('entity', portal.tenancy.fields.TenantForeignKey(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, related_name='embeddings', to='tools.tool')),
-                ('tenant', models.ForeignKey(default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenancy.tenant')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("slot", models.SmallIntegerField(default=0)),
+                ("active", models.BooleanField(default=True)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("pending", "Pending"),
+                            ("ready", "Ready"),
+                            ("failed", "Failed"),
+                            ("disabled", "Disabled"),
+                            ("blank", "Blank"),
+                        ],
+                        max_length=8,
+                    ),
+                ),
+                ("source_hash", models.CharField(max_length=64)),
+                ("vector_hash", models.CharField(blank=True, max_length=64, null=True)),
+                (
+                    "vector",
+                    pgvector.django.vector.VectorField(blank=True, dimensions=384, editable=False, null=True),
+                ),
+                ("model", models.CharField(max_length=200)),
+                ("dimension", models.SmallIntegerField(default=384)),
+                ("truncated", models.BooleanField(default=False)),
+                ("error", models.CharField(blank=True, default="", max_length=500)),
+                ("embedded_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "entity",
+                    portal.tenancy.fields.TenantForeignKey(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="embeddings",
+                        to="tools.tool",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='ToolEvent',
+            name="ToolEvent",
             fields=[
-                ('pgh_id', models.AutoField(primary_key=True, serialize=False)),
-                ('pgh_created_at', models.DateTimeField(auto_now_add=True)),
-                ('pgh_label', models.TextField(help_text='The event label.')),
-                ('pgh_context', pghistory.utils.JSONField(null=True)),
-                ('pgh_context_id', models.UUIDField(null=True)),
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, serialize=False)),
-                ('tool_id', models.CharField(max_length=200)),
-                ('namespace', models.CharField(default='public', max_length=100)),
-                ('name', models.CharField(max_length=200)),
-                ('description', models.TextField(blank=True, default='')),
-                ('description_source', models.CharField(choices=[('endpoint_sync', 'Imported'), ('manual', 'Written by hand')], default='manual', max_length=20)),
-                ('tool_type', models.CharField(choices=[('python', 'Python'), ('bash', 'Bash'), ('api', 'API'), ('docker', 'Docker'), ('mcp', 'MCP')], default='api', max_length=10)),
-                ('category', models.CharField(blank=True, default='', max_length=100)),
-                ('subcategory', models.CharField(blank=True, default='', max_length=100)),
-                ('tags', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
-                ('tech_stack', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
-                ('use_cases', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
-                ('routing_domain', models.CharField(blank=True, default='', max_length=100)),
-                ('semantic_namespace', models.CharField(blank=True, default='', max_length=100)),
-                ('source_protocol', models.CharField(default='manual', max_length=20)),
-                ('server', models.CharField(blank=True, default='', max_length=300)),
-                ('sensitivity', models.CharField(choices=[('public', 'Public'), ('internal', 'Internal'), ('confidential', 'Confidential'), ('restricted', 'Restricted')], default='internal', max_length=12)),
-                ('target_personas', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, default=list, size=None)),
-                ('parameters', models.JSONField(blank=True, default=dict)),
-                ('output', models.JSONField(blank=True, null=True)),
-                ('annotations', models.JSONField(blank=True, default=dict)),
-                ('semantic_weight', models.FloatField(default=1.0, validators=[django.core.validators.MinValueValidator(0.1), django.core.validators.MaxValueValidator(3.0)])),
-                ('visibility', models.CharField(choices=[('public', 'Public'), ('unlisted', 'Unlisted (by id only)'), ('private', 'Private (owner and operators)')], default='public', max_length=10)),
-                ('lifecycle', models.CharField(choices=[('active', 'Active'), ('deprecated', 'Deprecated'), ('retired', 'Retired')], default='active', max_length=10)),
-                ('owner', models.CharField(blank=True, default='', max_length=200)),
-                ('official', models.BooleanField(default=False)),
-                ('active', models.BooleanField(default=True)),
-                ('core', models.BooleanField(default=False)),
-                ('estimated_cost', models.DecimalField(blank=True, decimal_places=6, max_digits=12, null=True)),
-                ('download_count', models.PositiveIntegerField(default=0, editable=False)),
-                ('version', models.PositiveIntegerField(default=1, editable=False)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('updated_by', models.CharField(blank=True, default='', editable=False, max_length=200)),
-                ('endpoint', portal.tenancy.fields.TenantForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', related_query_name='+', to='tools.endpoint')),
-                ('pgh_obj', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='events', to='tools.tool')),
-                ('source', portal.tenancy.fields.TenantForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', related_query_name='+', to='tools.source')),
-                ('tenant', models.ForeignKey(db_constraint=False, default=portal.tenancy.context.current_tenant, editable=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', related_query_name='+', to='tenancy.tenant')),
+                ("pgh_id", models.AutoField(primary_key=True, serialize=False)),
+                ("pgh_created_at", models.DateTimeField(auto_now_add=True)),
+                ("pgh_label", models.TextField(help_text="The event label.")),
+                ("pgh_context", pghistory.utils.JSONField(null=True)),
+                ("pgh_context_id", models.UUIDField(null=True)),
+                ("id", models.UUIDField(default=uuid.uuid4, editable=False, serialize=False)),
+                ("tool_id", models.CharField(max_length=200)),
+                ("namespace", models.CharField(default="public", max_length=100)),
+                ("name", models.CharField(max_length=200)),
+                ("description", models.TextField(blank=True, default="")),
+                (
+                    "description_source",
+                    models.CharField(
+                        choices=[("endpoint_sync", "Imported"), ("manual", "Written by hand")],
+                        default="manual",
+                        max_length=20,
+                    ),
+                ),
+                (
+                    "tool_type",
+                    models.CharField(
+                        choices=[
+                            ("python", "Python"),
+                            ("bash", "Bash"),
+                            ("api", "API"),
+                            ("docker", "Docker"),
+                            ("mcp", "MCP"),
+                        ],
+                        default="api",
+                        max_length=10,
+                    ),
+                ),
+                ("category", models.CharField(blank=True, default="", max_length=100)),
+                ("subcategory", models.CharField(blank=True, default="", max_length=100)),
+                (
+                    "tags",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), blank=True, default=list, size=None
+                    ),
+                ),
+                (
+                    "tech_stack",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), blank=True, default=list, size=None
+                    ),
+                ),
+                (
+                    "use_cases",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), blank=True, default=list, size=None
+                    ),
+                ),
+                ("routing_domain", models.CharField(blank=True, default="", max_length=100)),
+                ("semantic_namespace", models.CharField(blank=True, default="", max_length=100)),
+                ("source_protocol", models.CharField(default="manual", max_length=20)),
+                ("server", models.CharField(blank=True, default="", max_length=300)),
+                (
+                    "sensitivity",
+                    models.CharField(
+                        choices=[
+                            ("public", "Public"),
+                            ("internal", "Internal"),
+                            ("confidential", "Confidential"),
+                            ("restricted", "Restricted"),
+                        ],
+                        default="internal",
+                        max_length=12,
+                    ),
+                ),
+                (
+                    "target_personas",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(), blank=True, default=list, size=None
+                    ),
+                ),
+                ("parameters", models.JSONField(blank=True, default=dict)),
+                ("output", models.JSONField(blank=True, null=True)),
+                ("annotations", models.JSONField(blank=True, default=dict)),
+                (
+                    "semantic_weight",
+                    models.FloatField(
+                        default=1.0,
+                        validators=[
+                            django.core.validators.MinValueValidator(0.1),
+                            django.core.validators.MaxValueValidator(3.0),
+                        ],
+                    ),
+                ),
+                (
+                    "visibility",
+                    models.CharField(
+                        choices=[
+                            ("public", "Public"),
+                            ("unlisted", "Unlisted (by id only)"),
+                            ("private", "Private (owner and operators)"),
+                        ],
+                        default="public",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "lifecycle",
+                    models.CharField(
+                        choices=[("active", "Active"), ("deprecated", "Deprecated"), ("retired", "Retired")],
+                        default="active",
+                        max_length=10,
+                    ),
+                ),
+                ("owner", models.CharField(blank=True, default="", max_length=200)),
+                ("official", models.BooleanField(default=False)),
+                ("active", models.BooleanField(default=True)),
+                ("core", models.BooleanField(default=False)),
+                (
+                    "estimated_cost",
+                    models.DecimalField(blank=True, decimal_places=6, max_digits=12, null=True),
+                ),
+                ("download_count", models.PositiveIntegerField(default=0, editable=False)),
+                ("version", models.PositiveIntegerField(default=1, editable=False)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
+                ("updated_by", models.CharField(blank=True, default="", editable=False, max_length=200)),
+                (
+                    "endpoint",
+                    portal.tenancy.fields.TenantForeignKey(
+                        blank=True,
+                        db_constraint=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        related_query_name="+",
+                        to="tools.endpoint",
+                    ),
+                ),
+                (
+                    "pgh_obj",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="events",
+                        to="tools.tool",
+                    ),
+                ),
+                (
+                    "source",
+                    portal.tenancy.fields.TenantForeignKey(
+                        blank=True,
+                        db_constraint=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        related_query_name="+",
+                        to="tools.source",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        default=portal.tenancy.context.current_tenant,
+                        editable=False,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        related_query_name="+",
+                        to="tenancy.tenant",
+                    ),
+                ),
             ],
             options={
-                'abstract': False,
+                "abstract": False,
             },
         ),
         migrations.AddConstraint(
-            model_name='source',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='tools_source_tenant_id'),
+            model_name="source",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="tools_source_tenant_id"),
         ),
         migrations.AddConstraint(
-            model_name='source',
-            constraint=models.UniqueConstraint(fields=('tenant', 'slug'), name='source_slug_once'),
+            model_name="source",
+            constraint=models.UniqueConstraint(fields=("tenant", "slug"), name="source_slug_once"),
         ),
         migrations.AddConstraint(
-            model_name='source',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['openapi', 'mcp', 'lightapi', 'manual'])), name='source_kind_known'),
+            model_name="source",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("kind__in", ["openapi", "mcp", "lightapi", "manual"])),
+                name="source_kind_known",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='source',
-            trigger=pgtrigger.compiler.Trigger(name='insert_insert', sql=pgtrigger.compiler.UpsertTriggerSql(func='INSERT INTO "tools_sourceevent" ("created_at", "id", "kind", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "slug", "sync_wins", "tenant_id", "title", "url") VALUES (NEW."created_at", NEW."id", NEW."kind", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'insert\', NEW."id", NEW."slug", NEW."sync_wins", NEW."tenant_id", NEW."title", NEW."url"); RETURN NULL;', hash='23c510cbfa28d6021db378c27d02249324ec5bd4', operation='INSERT', pgid='pgtrigger_insert_insert_30945', table='tools_source', when='AFTER')),
+            model_name="source",
+            trigger=pgtrigger.compiler.Trigger(
+                name="insert_insert",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func='INSERT INTO "tools_sourceevent" ("created_at", "id", "kind", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "slug", "sync_wins", "tenant_id", "title", "url") VALUES (NEW."created_at", NEW."id", NEW."kind", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'insert\', NEW."id", NEW."slug", NEW."sync_wins", NEW."tenant_id", NEW."title", NEW."url"); RETURN NULL;',
+                    hash="23c510cbfa28d6021db378c27d02249324ec5bd4",
+                    operation="INSERT",
+                    pgid="pgtrigger_insert_insert_30945",
+                    table="tools_source",
+                    when="AFTER",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='source',
-            trigger=pgtrigger.compiler.Trigger(name='update_update', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."created_at" IS DISTINCT FROM (NEW."created_at") OR OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."kind" IS DISTINCT FROM (NEW."kind") OR OLD."slug" IS DISTINCT FROM (NEW."slug") OR OLD."sync_wins" IS DISTINCT FROM (NEW."sync_wins") OR OLD."tenant_id" IS DISTINCT FROM (NEW."tenant_id") OR OLD."title" IS DISTINCT FROM (NEW."title") OR OLD."url" IS DISTINCT FROM (NEW."url"))', func='INSERT INTO "tools_sourceevent" ("created_at", "id", "kind", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "slug", "sync_wins", "tenant_id", "title", "url") VALUES (NEW."created_at", NEW."id", NEW."kind", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'update\', NEW."id", NEW."slug", NEW."sync_wins", NEW."tenant_id", NEW."title", NEW."url"); RETURN NULL;', hash='4053d25984d80521e7046ddaec9490f12c14eb23', operation='UPDATE', pgid='pgtrigger_update_update_d0c98', table='tools_source', when='AFTER')),
+            model_name="source",
+            trigger=pgtrigger.compiler.Trigger(
+                name="update_update",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    condition='WHEN (OLD."created_at" IS DISTINCT FROM (NEW."created_at") OR OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."kind" IS DISTINCT FROM (NEW."kind") OR OLD."slug" IS DISTINCT FROM (NEW."slug") OR OLD."sync_wins" IS DISTINCT FROM (NEW."sync_wins") OR OLD."tenant_id" IS DISTINCT FROM (NEW."tenant_id") OR OLD."title" IS DISTINCT FROM (NEW."title") OR OLD."url" IS DISTINCT FROM (NEW."url"))',
+                    func='INSERT INTO "tools_sourceevent" ("created_at", "id", "kind", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "slug", "sync_wins", "tenant_id", "title", "url") VALUES (NEW."created_at", NEW."id", NEW."kind", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'update\', NEW."id", NEW."slug", NEW."sync_wins", NEW."tenant_id", NEW."title", NEW."url"); RETURN NULL;',
+                    hash="4053d25984d80521e7046ddaec9490f12c14eb23",
+                    operation="UPDATE",
+                    pgid="pgtrigger_update_update_d0c98",
+                    table="tools_source",
+                    when="AFTER",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='source',
-            trigger=pgtrigger.compiler.Trigger(name='delete_delete', sql=pgtrigger.compiler.UpsertTriggerSql(func='INSERT INTO "tools_sourceevent" ("created_at", "id", "kind", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "slug", "sync_wins", "tenant_id", "title", "url") VALUES (OLD."created_at", OLD."id", OLD."kind", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'delete\', OLD."id", OLD."slug", OLD."sync_wins", OLD."tenant_id", OLD."title", OLD."url"); RETURN NULL;', hash='cd9648044b4d520b1222512248dd5a4d6417c2d5', operation='DELETE', pgid='pgtrigger_delete_delete_02052', table='tools_source', when='AFTER')),
+            model_name="source",
+            trigger=pgtrigger.compiler.Trigger(
+                name="delete_delete",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func='INSERT INTO "tools_sourceevent" ("created_at", "id", "kind", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "slug", "sync_wins", "tenant_id", "title", "url") VALUES (OLD."created_at", OLD."id", OLD."kind", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'delete\', OLD."id", OLD."slug", OLD."sync_wins", OLD."tenant_id", OLD."title", OLD."url"); RETURN NULL;',
+                    hash="cd9648044b4d520b1222512248dd5a4d6417c2d5",
+                    operation="DELETE",
+                    pgid="pgtrigger_delete_delete_02052",
+                    table="tools_source",
+                    when="AFTER",
+                ),
+            ),
         ),
         migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='tools_endpoint_tenant_id'),
+            model_name="endpoint",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="tools_endpoint_tenant_id"),
         ),
         migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=portal.tenancy.fields.CompositeForeignKey(column='source_id', name='endpoint_source', on_delete='CASCADE', table='tools_source'),
+            model_name="endpoint",
+            constraint=portal.tenancy.fields.CompositeForeignKey(
+                column="source_id", name="endpoint_source", on_delete="CASCADE", table="tools_source"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='endpoint',
-            constraint=models.UniqueConstraint(fields=('tenant', 'source', 'key'), name='endpoint_key_once'),
+            model_name="endpoint",
+            constraint=models.UniqueConstraint(fields=("tenant", "source", "key"), name="endpoint_key_once"),
         ),
         migrations.AddConstraint(
-            model_name='sourcedocument',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='tools_sourcedocument_tenant_id'),
+            model_name="sourcedocument",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "id"), name="tools_sourcedocument_tenant_id"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='sourcedocument',
-            constraint=portal.tenancy.fields.CompositeForeignKey(column='source_id', name='source_document_source', on_delete='CASCADE', table='tools_source'),
+            model_name="sourcedocument",
+            constraint=portal.tenancy.fields.CompositeForeignKey(
+                column="source_id", name="source_document_source", on_delete="CASCADE", table="tools_source"
+            ),
         ),
         migrations.AddIndex(
-            model_name='tool',
-            index=models.Index(fields=['tenant', 'name', 'id'], name='tool_by_name'),
+            model_name="tool",
+            index=models.Index(fields=["tenant", "name", "id"], name="tool_by_name"),
         ),
         migrations.AddIndex(
-            model_name='tool',
-            index=models.Index(fields=['tenant', 'source'], name='tool_by_source'),
+            model_name="tool",
+            index=models.Index(fields=["tenant", "source"], name="tool_by_source"),
         ),
         migrations.AddConstraint(
-            model_name='tool',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='tools_tool_tenant_id'),
+            model_name="tool",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="tools_tool_tenant_id"),
         ),
         migrations.AddConstraint(
-            model_name='tool',
-            constraint=portal.tenancy.fields.CompositeForeignKey(column='source_id', name='tool_source', on_delete='CASCADE', table='tools_source'),
+            model_name="tool",
+            constraint=portal.tenancy.fields.CompositeForeignKey(
+                column="source_id", name="tool_source", on_delete="CASCADE", table="tools_source"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='tool',
-            constraint=portal.tenancy.fields.CompositeForeignKey(column='endpoint_id', name='tool_endpoint', on_delete='CASCADE', table='tools_endpoint'),
+            model_name="tool",
+            constraint=portal.tenancy.fields.CompositeForeignKey(
+                column="endpoint_id", name="tool_endpoint", on_delete="CASCADE", table="tools_endpoint"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='tool',
-            constraint=models.UniqueConstraint(fields=('tenant', 'namespace', 'tool_id'), name='tool_id_once'),
+            model_name="tool",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "namespace", "tool_id"), name="tool_id_once"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='tool',
-            constraint=models.UniqueConstraint(fields=('tenant', 'endpoint'), name='tool_endpoint_once'),
+            model_name="tool",
+            constraint=models.UniqueConstraint(fields=("tenant", "endpoint"), name="tool_endpoint_once"),
         ),
         migrations.AddConstraint(
-            model_name='tool',
-            constraint=models.CheckConstraint(condition=models.Q(('tool_type__in', ['python', 'bash', 'api', 'docker', 'mcp'])), name='tool_type_known'),
+            model_name="tool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("tool_type__in", ["python", "bash", "api", "docker", "mcp"])),
+                name="tool_type_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='tool',
-            constraint=models.CheckConstraint(condition=models.Q(('sensitivity__in', ['public', 'internal', 'confidential', 'restricted'])), name='tool_sensitivity_known'),
+            model_name="tool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("sensitivity__in", ["public", "internal", "confidential", "restricted"])),
+                name="tool_sensitivity_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='tool',
-            constraint=models.CheckConstraint(condition=models.Q(('visibility__in', ['public', 'unlisted', 'private'])), name='tool_visibility_known'),
+            model_name="tool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("visibility__in", ["public", "unlisted", "private"])),
+                name="tool_visibility_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='tool',
-            constraint=models.CheckConstraint(condition=models.Q(('lifecycle__in', ['active', 'deprecated', 'retired'])), name='tool_lifecycle_known'),
+            model_name="tool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("lifecycle__in", ["active", "deprecated", "retired"])),
+                name="tool_lifecycle_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='tool',
-            constraint=models.CheckConstraint(condition=models.Q(('semantic_weight__gte', 0.1), ('semantic_weight__lte', 3.0)), name='tool_semantic_weight_in_range'),
+            model_name="tool",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("semantic_weight__gte", 0.1), ("semantic_weight__lte", 3.0)),
+                name="tool_semantic_weight_in_range",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='tool',
-            trigger=pgtrigger.compiler.Trigger(name='insert_insert', sql=pgtrigger.compiler.UpsertTriggerSql(func='INSERT INTO "tools_toolevent" ("active", "annotations", "category", "core", "created_at", "description", "description_source", "download_count", "endpoint_id", "estimated_cost", "id", "lifecycle", "name", "namespace", "official", "output", "owner", "parameters", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "routing_domain", "semantic_namespace", "semantic_weight", "sensitivity", "server", "source_id", "source_protocol", "subcategory", "tags", "target_personas", "tech_stack", "tenant_id", "tool_id", "tool_type", "updated_by", "use_cases", "version", "visibility") VALUES (NEW."active", NEW."annotations", NEW."category", NEW."core", NEW."created_at", NEW."description", NEW."description_source", NEW."download_count", NEW."endpoint_id", NEW."estimated_cost", NEW."id", NEW."lifecycle", NEW."name", NEW."namespace", NEW."official", NEW."output", NEW."owner", NEW."parameters", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'insert\', NEW."id", NEW."routing_domain", NEW."semantic_namespace", NEW."semantic_weight", NEW."sensitivity", NEW."server", NEW."source_id", NEW."source_protocol", NEW."subcategory", NEW."tags", NEW."target_personas", NEW."tech_stack", NEW."tenant_id", NEW."tool_id", NEW."tool_type", NEW."updated_by", NEW."use_cases", NEW."version", NEW."visibility"); RETURN NULL;', hash='3a3474e66e8238421c1a1b2e19e6e5974ba09986', operation='INSERT', pgid='pgtrigger_insert_insert_807fe', table='tools_tool', when='AFTER')),
+            model_name="tool",
+            trigger=pgtrigger.compiler.Trigger(
+                name="insert_insert",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func='INSERT INTO "tools_toolevent" ("active", "annotations", "category", "core", "created_at", "description", "description_source", "download_count", "endpoint_id", "estimated_cost", "id", "lifecycle", "name", "namespace", "official", "output", "owner", "parameters", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "routing_domain", "semantic_namespace", "semantic_weight", "sensitivity", "server", "source_id", "source_protocol", "subcategory", "tags", "target_personas", "tech_stack", "tenant_id", "tool_id", "tool_type", "updated_by", "use_cases", "version", "visibility") VALUES (NEW."active", NEW."annotations", NEW."category", NEW."core", NEW."created_at", NEW."description", NEW."description_source", NEW."download_count", NEW."endpoint_id", NEW."estimated_cost", NEW."id", NEW."lifecycle", NEW."name", NEW."namespace", NEW."official", NEW."output", NEW."owner", NEW."parameters", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'insert\', NEW."id", NEW."routing_domain", NEW."semantic_namespace", NEW."semantic_weight", NEW."sensitivity", NEW."server", NEW."source_id", NEW."source_protocol", NEW."subcategory", NEW."tags", NEW."target_personas", NEW."tech_stack", NEW."tenant_id", NEW."tool_id", NEW."tool_type", NEW."updated_by", NEW."use_cases", NEW."version", NEW."visibility"); RETURN NULL;',
+                    hash="3a3474e66e8238421c1a1b2e19e6e5974ba09986",
+                    operation="INSERT",
+                    pgid="pgtrigger_insert_insert_807fe",
+                    table="tools_tool",
+                    when="AFTER",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='tool',
-            trigger=pgtrigger.compiler.Trigger(name='update_update', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD."active" IS DISTINCT FROM (NEW."active") OR OLD."annotations" IS DISTINCT FROM (NEW."annotations") OR OLD."category" IS DISTINCT FROM (NEW."category") OR OLD."core" IS DISTINCT FROM (NEW."core") OR OLD."created_at" IS DISTINCT FROM (NEW."created_at") OR OLD."description" IS DISTINCT FROM (NEW."description") OR OLD."description_source" IS DISTINCT FROM (NEW."description_source") OR OLD."download_count" IS DISTINCT FROM (NEW."download_count") OR OLD."endpoint_id" IS DISTINCT FROM (NEW."endpoint_id") OR OLD."estimated_cost" IS DISTINCT FROM (NEW."estimated_cost") OR OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."lifecycle" IS DISTINCT FROM (NEW."lifecycle") OR OLD."name" IS DISTINCT FROM (NEW."name") OR OLD."namespace" IS DISTINCT FROM (NEW."namespace") OR OLD."official" IS DISTINCT FROM (NEW."official") OR OLD."output" IS DISTINCT FROM (NEW."output") OR OLD."owner" IS DISTINCT FROM (NEW."owner") OR OLD."parameters" IS DISTINCT FROM (NEW."parameters") OR OLD."routing_domain" IS DISTINCT FROM (NEW."routing_domain") OR OLD."semantic_namespace" IS DISTINCT FROM (NEW."semantic_namespace") OR OLD."semantic_weight" IS DISTINCT FROM (NEW."semantic_weight") OR OLD."sensitivity" IS DISTINCT FROM (NEW."sensitivity") OR OLD."server" IS DISTINCT FROM (NEW."server") OR OLD."source_id" IS DISTINCT FROM (NEW."source_id") OR OLD."source_protocol" IS DISTINCT FROM (NEW."source_protocol") OR OLD."subcategory" IS DISTINCT FROM (NEW."subcategory") OR OLD."tags" IS DISTINCT FROM (NEW."tags") OR OLD."target_personas" IS DISTINCT FROM (NEW."target_personas") OR OLD."tech_stack" IS DISTINCT FROM (NEW."tech_stack") OR OLD."tenant_id" IS DISTINCT FROM (NEW."tenant_id") OR OLD."tool_id" IS DISTINCT FROM (NEW."tool_id") OR OLD."tool_type" IS DISTINCT FROM (NEW."tool_type") OR OLD."updated_by" IS DISTINCT FROM (NEW."updated_by") OR OLD."use_cases" IS DISTINCT FROM (NEW."use_cases") OR OLD."version" IS DISTINCT FROM (NEW."version") OR OLD."visibility" IS DISTINCT FROM (NEW."visibility"))', func='INSERT INTO "tools_toolevent" ("active", "annotations", "category", "core", "created_at", "description", "description_source", "download_count", "endpoint_id", "estimated_cost", "id", "lifecycle", "name", "namespace", "official", "output", "owner", "parameters", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "routing_domain", "semantic_namespace", "semantic_weight", "sensitivity", "server", "source_id", "source_protocol", "subcategory", "tags", "target_personas", "tech_stack", "tenant_id", "tool_id", "tool_type", "updated_by", "use_cases", "version", "visibility") VALUES (NEW."active", NEW."annotations", NEW."category", NEW."core", NEW."created_at", NEW."description", NEW."description_source", NEW."download_count", NEW."endpoint_id", NEW."estimated_cost", NEW."id", NEW."lifecycle", NEW."name", NEW."namespace", NEW."official", NEW."output", NEW."owner", NEW."parameters", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'update\', NEW."id", NEW."routing_domain", NEW."semantic_namespace", NEW."semantic_weight", NEW."sensitivity", NEW."server", NEW."source_id", NEW."source_protocol", NEW."subcategory", NEW."tags", NEW."target_personas", NEW."tech_stack", NEW."tenant_id", NEW."tool_id", NEW."tool_type", NEW."updated_by", NEW."use_cases", NEW."version", NEW."visibility"); RETURN NULL;', hash='e64c67c7fae4c65be55e78906ea183e995cfd329', operation='UPDATE', pgid='pgtrigger_update_update_e88bc', table='tools_tool', when='AFTER')),
+            model_name="tool",
+            trigger=pgtrigger.compiler.Trigger(
+                name="update_update",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    condition='WHEN (OLD."active" IS DISTINCT FROM (NEW."active") OR OLD."annotations" IS DISTINCT FROM (NEW."annotations") OR OLD."category" IS DISTINCT FROM (NEW."category") OR OLD."core" IS DISTINCT FROM (NEW."core") OR OLD."created_at" IS DISTINCT FROM (NEW."created_at") OR OLD."description" IS DISTINCT FROM (NEW."description") OR OLD."description_source" IS DISTINCT FROM (NEW."description_source") OR OLD."download_count" IS DISTINCT FROM (NEW."download_count") OR OLD."endpoint_id" IS DISTINCT FROM (NEW."endpoint_id") OR OLD."estimated_cost" IS DISTINCT FROM (NEW."estimated_cost") OR OLD."id" IS DISTINCT FROM (NEW."id") OR OLD."lifecycle" IS DISTINCT FROM (NEW."lifecycle") OR OLD."name" IS DISTINCT FROM (NEW."name") OR OLD."namespace" IS DISTINCT FROM (NEW."namespace") OR OLD."official" IS DISTINCT FROM (NEW."official") OR OLD."output" IS DISTINCT FROM (NEW."output") OR OLD."owner" IS DISTINCT FROM (NEW."owner") OR OLD."parameters" IS DISTINCT FROM (NEW."parameters") OR OLD."routing_domain" IS DISTINCT FROM (NEW."routing_domain") OR OLD."semantic_namespace" IS DISTINCT FROM (NEW."semantic_namespace") OR OLD."semantic_weight" IS DISTINCT FROM (NEW."semantic_weight") OR OLD."sensitivity" IS DISTINCT FROM (NEW."sensitivity") OR OLD."server" IS DISTINCT FROM (NEW."server") OR OLD."source_id" IS DISTINCT FROM (NEW."source_id") OR OLD."source_protocol" IS DISTINCT FROM (NEW."source_protocol") OR OLD."subcategory" IS DISTINCT FROM (NEW."subcategory") OR OLD."tags" IS DISTINCT FROM (NEW."tags") OR OLD."target_personas" IS DISTINCT FROM (NEW."target_personas") OR OLD."tech_stack" IS DISTINCT FROM (NEW."tech_stack") OR OLD."tenant_id" IS DISTINCT FROM (NEW."tenant_id") OR OLD."tool_id" IS DISTINCT FROM (NEW."tool_id") OR OLD."tool_type" IS DISTINCT FROM (NEW."tool_type") OR OLD."updated_by" IS DISTINCT FROM (NEW."updated_by") OR OLD."use_cases" IS DISTINCT FROM (NEW."use_cases") OR OLD."version" IS DISTINCT FROM (NEW."version") OR OLD."visibility" IS DISTINCT FROM (NEW."visibility"))',
+                    func='INSERT INTO "tools_toolevent" ("active", "annotations", "category", "core", "created_at", "description", "description_source", "download_count", "endpoint_id", "estimated_cost", "id", "lifecycle", "name", "namespace", "official", "output", "owner", "parameters", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "routing_domain", "semantic_namespace", "semantic_weight", "sensitivity", "server", "source_id", "source_protocol", "subcategory", "tags", "target_personas", "tech_stack", "tenant_id", "tool_id", "tool_type", "updated_by", "use_cases", "version", "visibility") VALUES (NEW."active", NEW."annotations", NEW."category", NEW."core", NEW."created_at", NEW."description", NEW."description_source", NEW."download_count", NEW."endpoint_id", NEW."estimated_cost", NEW."id", NEW."lifecycle", NEW."name", NEW."namespace", NEW."official", NEW."output", NEW."owner", NEW."parameters", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'update\', NEW."id", NEW."routing_domain", NEW."semantic_namespace", NEW."semantic_weight", NEW."sensitivity", NEW."server", NEW."source_id", NEW."source_protocol", NEW."subcategory", NEW."tags", NEW."target_personas", NEW."tech_stack", NEW."tenant_id", NEW."tool_id", NEW."tool_type", NEW."updated_by", NEW."use_cases", NEW."version", NEW."visibility"); RETURN NULL;',
+                    hash="e64c67c7fae4c65be55e78906ea183e995cfd329",
+                    operation="UPDATE",
+                    pgid="pgtrigger_update_update_e88bc",
+                    table="tools_tool",
+                    when="AFTER",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='tool',
-            trigger=pgtrigger.compiler.Trigger(name='delete_delete', sql=pgtrigger.compiler.UpsertTriggerSql(func='INSERT INTO "tools_toolevent" ("active", "annotations", "category", "core", "created_at", "description", "description_source", "download_count", "endpoint_id", "estimated_cost", "id", "lifecycle", "name", "namespace", "official", "output", "owner", "parameters", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "routing_domain", "semantic_namespace", "semantic_weight", "sensitivity", "server", "source_id", "source_protocol", "subcategory", "tags", "target_personas", "tech_stack", "tenant_id", "tool_id", "tool_type", "updated_by", "use_cases", "version", "visibility") VALUES (OLD."active", OLD."annotations", OLD."category", OLD."core", OLD."created_at", OLD."description", OLD."description_source", OLD."download_count", OLD."endpoint_id", OLD."estimated_cost", OLD."id", OLD."lifecycle", OLD."name", OLD."namespace", OLD."official", OLD."output", OLD."owner", OLD."parameters", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'delete\', OLD."id", OLD."routing_domain", OLD."semantic_namespace", OLD."semantic_weight", OLD."sensitivity", OLD."server", OLD."source_id", OLD."source_protocol", OLD."subcategory", OLD."tags", OLD."target_personas", OLD."tech_stack", OLD."tenant_id", OLD."tool_id", OLD."tool_type", OLD."updated_by", OLD."use_cases", OLD."version", OLD."visibility"); RETURN NULL;', hash='59109f0426371227138bf901e1a8facf3bac4ee4', operation='DELETE', pgid='pgtrigger_delete_delete_cc2a5', table='tools_tool', when='AFTER')),
+            model_name="tool",
+            trigger=pgtrigger.compiler.Trigger(
+                name="delete_delete",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func='INSERT INTO "tools_toolevent" ("active", "annotations", "category", "core", "created_at", "description", "description_source", "download_count", "endpoint_id", "estimated_cost", "id", "lifecycle", "name", "namespace", "official", "output", "owner", "parameters", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "routing_domain", "semantic_namespace", "semantic_weight", "sensitivity", "server", "source_id", "source_protocol", "subcategory", "tags", "target_personas", "tech_stack", "tenant_id", "tool_id", "tool_type", "updated_by", "use_cases", "version", "visibility") VALUES (OLD."active", OLD."annotations", OLD."category", OLD."core", OLD."created_at", OLD."description", OLD."description_source", OLD."download_count", OLD."endpoint_id", OLD."estimated_cost", OLD."id", OLD."lifecycle", OLD."name", OLD."namespace", OLD."official", OLD."output", OLD."owner", OLD."parameters", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'delete\', OLD."id", OLD."routing_domain", OLD."semantic_namespace", OLD."semantic_weight", OLD."sensitivity", OLD."server", OLD."source_id", OLD."source_protocol", OLD."subcategory", OLD."tags", OLD."target_personas", OLD."tech_stack", OLD."tenant_id", OLD."tool_id", OLD."tool_type", OLD."updated_by", OLD."use_cases", OLD."version", OLD."visibility"); RETURN NULL;',
+                    hash="59109f0426371227138bf901e1a8facf3bac4ee4",
+                    operation="DELETE",
+                    pgid="pgtrigger_delete_delete_cc2a5",
+                    table="tools_tool",
+                    when="AFTER",
+                ),
+            ),
         ),
         migrations.AddConstraint(
-            model_name='manualoverride',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='tools_manualoverride_tenant_id'),
+            model_name="manualoverride",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "id"), name="tools_manualoverride_tenant_id"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='manualoverride',
-            constraint=portal.tenancy.fields.CompositeForeignKey(column='tool_id', name='override_tool', on_delete='CASCADE', table='tools_tool'),
+            model_name="manualoverride",
+            constraint=portal.tenancy.fields.CompositeForeignKey(
+                column="tool_id", name="override_tool", on_delete="CASCADE", table="tools_tool"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='manualoverride',
-            constraint=models.UniqueConstraint(fields=('tenant', 'tool', 'field'), name='override_once'),
+            model_name="manualoverride",
+            constraint=models.UniqueConstraint(fields=("tenant", "tool", "field"), name="override_once"),
         ),
         migrations.AddConstraint(
-            model_name='manualoverride',
-            constraint=models.CheckConstraint(condition=models.Q(('field__in', ('name', 'description', 'tags'))), name='override_field_known'),
+            model_name="manualoverride",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("field__in", ("name", "description", "tags"))),
+                name="override_field_known",
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='manualoverride',
-            trigger=pgtrigger.compiler.Trigger(name='insert_insert', sql=pgtrigger.compiler.UpsertTriggerSql(func='INSERT INTO "tools_manualoverrideevent" ("field", "id", "imported_value", "made_at", "made_by", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "tenant_id", "tool_id", "value") VALUES (NEW."field", NEW."id", NEW."imported_value", NEW."made_at", NEW."made_by", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'insert\', NEW."id", NEW."tenant_id", NEW."tool_id", NEW."value"); RETURN NULL;', hash='0542abe8209dd6e34a8c067fd203267b455d7d0d', operation='INSERT', pgid='pgtrigger_insert_insert_520db', table='tools_manualoverride', when='AFTER')),
+            model_name="manualoverride",
+            trigger=pgtrigger.compiler.Trigger(
+                name="insert_insert",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func='INSERT INTO "tools_manualoverrideevent" ("field", "id", "imported_value", "made_at", "made_by", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "tenant_id", "tool_id", "value") VALUES (NEW."field", NEW."id", NEW."imported_value", NEW."made_at", NEW."made_by", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'insert\', NEW."id", NEW."tenant_id", NEW."tool_id", NEW."value"); RETURN NULL;',
+                    hash="0542abe8209dd6e34a8c067fd203267b455d7d0d",
+                    operation="INSERT",
+                    pgid="pgtrigger_insert_insert_520db",
+                    table="tools_manualoverride",
+                    when="AFTER",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='manualoverride',
-            trigger=pgtrigger.compiler.Trigger(name='update_update', sql=pgtrigger.compiler.UpsertTriggerSql(condition='WHEN (OLD.* IS DISTINCT FROM NEW.*)', func='INSERT INTO "tools_manualoverrideevent" ("field", "id", "imported_value", "made_at", "made_by", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "tenant_id", "tool_id", "value") VALUES (NEW."field", NEW."id", NEW."imported_value", NEW."made_at", NEW."made_by", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'update\', NEW."id", NEW."tenant_id", NEW."tool_id", NEW."value"); RETURN NULL;', hash='795dad4e65b8a40f1777474874d92ee763f8785a', operation='UPDATE', pgid='pgtrigger_update_update_9a605', table='tools_manualoverride', when='AFTER')),
+            model_name="manualoverride",
+            trigger=pgtrigger.compiler.Trigger(
+                name="update_update",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    condition="WHEN (OLD.* IS DISTINCT FROM NEW.*)",
+                    func='INSERT INTO "tools_manualoverrideevent" ("field", "id", "imported_value", "made_at", "made_by", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "tenant_id", "tool_id", "value") VALUES (NEW."field", NEW."id", NEW."imported_value", NEW."made_at", NEW."made_by", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'update\', NEW."id", NEW."tenant_id", NEW."tool_id", NEW."value"); RETURN NULL;',
+                    hash="795dad4e65b8a40f1777474874d92ee763f8785a",
+                    operation="UPDATE",
+                    pgid="pgtrigger_update_update_9a605",
+                    table="tools_manualoverride",
+                    when="AFTER",
+                ),
+            ),
         ),
         pgtrigger.migrations.AddTrigger(
-            model_name='manualoverride',
-            trigger=pgtrigger.compiler.Trigger(name='delete_delete', sql=pgtrigger.compiler.UpsertTriggerSql(func='INSERT INTO "tools_manualoverrideevent" ("field", "id", "imported_value", "made_at", "made_by", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "tenant_id", "tool_id", "value") VALUES (OLD."field", OLD."id", OLD."imported_value", OLD."made_at", OLD."made_by", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'delete\', OLD."id", OLD."tenant_id", OLD."tool_id", OLD."value"); RETURN NULL;', hash='1c373989ede32bc5e96a35acd1a817a56792e420', operation='DELETE', pgid='pgtrigger_delete_delete_4c959', table='tools_manualoverride', when='AFTER')),
+            model_name="manualoverride",
+            trigger=pgtrigger.compiler.Trigger(
+                name="delete_delete",
+                sql=pgtrigger.compiler.UpsertTriggerSql(
+                    func='INSERT INTO "tools_manualoverrideevent" ("field", "id", "imported_value", "made_at", "made_by", "pgh_context", "pgh_context_id", "pgh_created_at", "pgh_label", "pgh_obj_id", "tenant_id", "tool_id", "value") VALUES (OLD."field", OLD."id", OLD."imported_value", OLD."made_at", OLD."made_by", COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_metadata\', TRUE), \'\'), NULL)::JSONB, COALESCE(NULLIF(CURRENT_SETTING(\'pghistory.context_id\', TRUE), \'\'), NULL)::UUID, NOW(), \'delete\', OLD."id", OLD."tenant_id", OLD."tool_id", OLD."value"); RETURN NULL;',
+                    hash="1c373989ede32bc5e96a35acd1a817a56792e420",
+                    operation="DELETE",
+                    pgid="pgtrigger_delete_delete_4c959",
+                    table="tools_manualoverride",
+                    when="AFTER",
+                ),
+            ),
         ),
         migrations.AddConstraint(
-            model_name='toolembedding',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='tools_toolembedding_tenant_id'),
+            model_name="toolembedding",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="tools_toolembedding_tenant_id"),
         ),
         migrations.AddConstraint(
-            model_name='toolembedding',
-            constraint=models.UniqueConstraint(fields=('tenant', 'entity', 'slot'), name='toolembedding_once'),
+            model_name="toolembedding",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "entity", "slot"), name="toolembedding_once"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='toolembedding',
-            constraint=models.CheckConstraint(condition=models.Q(('slot__in', [0, 1])), name='toolembedding_slot_0_or_1'),
+            model_name="toolembedding",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("slot__in", [0, 1])), name="toolembedding_slot_0_or_1"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='toolembedding',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['pending', 'ready', 'failed', 'disabled', 'blank'])), name='toolembedding_status_known'),
+            model_name="toolembedding",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("status__in", ["pending", "ready", "failed", "disabled", "blank"])),
+                name="toolembedding_status_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='toolembedding',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', 'ready'), _negated=True), models.Q(('vector__isnull', False), ('vector_hash', models.F('source_hash')), ('vector_hash__isnull', False)), _connector='OR'), name='toolembedding_ready_is_current'),
+            model_name="toolembedding",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("status", "ready"), _negated=True),
+                    models.Q(
+                        ("vector__isnull", False),
+                        ("vector_hash", models.F("source_hash")),
+                        ("vector_hash__isnull", False),
+                    ),
+                    _connector="OR",
+                ),
+                name="toolembedding_ready_is_current",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='toolembedding',
-            constraint=portal.tenancy.fields.CompositeForeignKey(column='entity_id', name='tool_embedding_tool', on_delete='CASCADE', table='tools_tool'),
+            model_name="toolembedding",
+            constraint=portal.tenancy.fields.CompositeForeignKey(
+                column="entity_id", name="tool_embedding_tool", on_delete="CASCADE", table="tools_tool"
+            ),
         ),
     ]

@@ -27,7 +27,9 @@ class ManualOverride(TenantModel):
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             *TenantModel.Meta.constraints,
-            CompositeForeignKey(column="tool_id", table="tools_tool", name="override_tool", on_delete="CASCADE"),
+            CompositeForeignKey(
+                column="tool_id", table="tools_tool", name="override_tool", on_delete="CASCADE"
+            ),
             models.UniqueConstraint(fields=["tenant", "tool", "field"], name="override_once"),
             models.CheckConstraint(
                 condition=models.Q(field__in=OVERRIDABLE_FIELDS), name="override_field_known"

@@ -28,7 +28,9 @@ class Source(TenantModel):
 
     slug = models.CharField(
         max_length=100,
-        validators=[RegexValidator(SLUG_PATTERN, "Use lower-case letters, digits, dots, dashes and underscores.")],
+        validators=[
+            RegexValidator(SLUG_PATTERN, "Use lower-case letters, digits, dots, dashes and underscores.")
+        ],
     )
     title = models.CharField(max_length=300, blank=True, default="")
     kind = models.CharField(max_length=10, choices=SourceKind.choices)
@@ -79,7 +81,9 @@ class Endpoint(TenantModel):
     """One operation of a source, as imported (CAT-2). The tool that agents see is its projection."""
 
     source = TenantForeignKey(Source, on_delete=models.CASCADE, related_name="endpoints")
-    key = models.TextField()  # "<path>@<method>": what the operation is called in every version of the document
+    key = (
+        models.TextField()
+    )  # "<path>@<method>": what the operation is called in every version of the document
     method = models.CharField(max_length=16)
     path = models.TextField()
     name = models.CharField(max_length=200)

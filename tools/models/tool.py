@@ -95,7 +95,9 @@ class Tool(TenantModel):
         Endpoint, on_delete=models.CASCADE, null=True, blank=True, related_name="tools"
     )
 
-    version = models.PositiveIntegerField(default=1, editable=False)  # optimistic concurrency of people's edits
+    version = models.PositiveIntegerField(
+        default=1, editable=False
+    )  # optimistic concurrency of people's edits
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     updated_at = models.DateTimeField(db_default=Now(), editable=False)
     updated_by = models.CharField(max_length=200, blank=True, default="", editable=False)
@@ -108,7 +110,9 @@ class Tool(TenantModel):
         ordering = ("name", "id")
         constraints: ClassVar[list[models.BaseConstraint]] = [
             *TenantModel.Meta.constraints,
-            CompositeForeignKey(column="source_id", table="tools_source", name="tool_source", on_delete="CASCADE"),
+            CompositeForeignKey(
+                column="source_id", table="tools_source", name="tool_source", on_delete="CASCADE"
+            ),
             CompositeForeignKey(
                 column="endpoint_id", table="tools_endpoint", name="tool_endpoint", on_delete="CASCADE"
             ),

@@ -135,5 +135,7 @@ def _filter_arguments(filters: SearchFilters) -> dict[str, Any]:
 def _tools(ids: list[UUID]) -> dict[UUID, dict[str, Any]]:
     # A correlated lookup, not a join: before the first ANALYZE a join reads every embedding of the tenant.
     status = ToolEmbedding.objects.filter(entity_id=OuterRef("pk"), slot=SERVING_SLOT).values("status")
-    rows = Tool.objects.filter(pk__in=ids).order_by().values(*_TOOL_COLUMNS, embedding_status=Subquery(status))
+    rows = (
+        Tool.objects.filter(pk__in=ids).order_by().values(*_TOOL_COLUMNS, embedding_status=Subquery(status))
+    )
     return {row["id"]: row for row in rows}

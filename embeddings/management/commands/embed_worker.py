@@ -26,7 +26,11 @@ class Command(PortalCommand):
             for number in ends:
                 signal.signal(number, lambda *_: stop.set())
             done = worker.drain(stop=stop)
-            self.show(options, {"stored": done.stored, "failed": done.failed}, f"{done.stored} embedded, {done.failed} failed.")
+            self.show(
+                options,
+                {"stored": done.stored, "failed": done.failed},
+                f"{done.stored} embedded, {done.failed} failed.",
+            )
         else:
             signal.pthread_sigmask(signal.SIG_BLOCK, ends)
             loop = worker.Loop()

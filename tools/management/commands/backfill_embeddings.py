@@ -31,7 +31,11 @@ class Command(TenantCommand):
             total = Tool.objects.filter(active=True).count()
         quiet = options["no_progress"] or not sys.stderr.isatty()
         with Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), disable=quiet
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            disable=quiet,
         ) as bar:
             scan = bar.add_task("Scanning", total=total)
             progress = backfill.backfill(
@@ -46,7 +50,11 @@ class Command(TenantCommand):
                 bar.update(embed, completed=progress.queued)
         counts = self._counts(tenant_id)
         text = ", ".join(f"{name} {number:,}" for name, number in counts.as_dict().items())
-        self.show(options, {"queued": progress.queued, **counts.as_dict()}, f"Queued {progress.queued:,}. Now: {text}.")
+        self.show(
+            options,
+            {"queued": progress.queued, **counts.as_dict()},
+            f"Queued {progress.queued:,}. Now: {text}.",
+        )
         return SOME_FAILED if counts.failed else None
 
     def _counts(self, tenant_id: UUID) -> backfill.Counts:

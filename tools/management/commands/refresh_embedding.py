@@ -27,7 +27,9 @@ class Command(TenantCommand):
         if not options["tool"] and not options["failed"]:
             self.stop(USAGE, "Name at least one tool, or use --failed.")
         with tenant_context(tenant_id):
-            wanted = Q(namespace=options["namespace"], tool_id__in=options["tool"]) | Q(pk__in=_uuids(options["tool"]))
+            wanted = Q(namespace=options["namespace"], tool_id__in=options["tool"]) | Q(
+                pk__in=_uuids(options["tool"])
+            )
             if options["failed"]:
                 wanted |= Q(embeddings__status="failed")
             pks = list(Tool.objects.filter(wanted).values_list("pk", flat=True).distinct())
