@@ -19,7 +19,11 @@ from django.urls import path
 from embeddings.providers.sentence_transformers import SentenceTransformers
 
 settings.configure(
-    ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="floor", MIDDLEWARE=[], LOGGING_CONFIG=None
+    ROOT_URLCONF=__name__,
+    ALLOWED_HOSTS=["*"],
+    SECRET_KEY="floor",  # noqa: S106 - signs nothing
+    MIDDLEWARE=[],
+    LOGGING_CONFIG=None,
 )
 
 _provider = SentenceTransformers(threads=1)

@@ -233,7 +233,7 @@ def test_API_3_a_new_key_is_shown_once_and_works(superuser: Client) -> None:
 
 def test_a_member_is_added_once(superuser: Client) -> None:
     user = get_user_model().objects.create_user("newcomer")
-    form = {"user": user.pk, "role": "operator"}
+    form = {"user": user.username, "role": "operator"}
     assert superuser.post(address("tenancy.Membership", "add"), form).status_code == 302
     assert (
         "is a member of this tenant already"
