@@ -129,7 +129,7 @@ def main(folder: Path) -> int:
     results: dict[str, dict[str, float]] = {}
     with stack() as portal:
         portal.start("web")
-        portal.start("embeddings")
+        portal.start("embeddings", EMBEDDING_THREADS="2")
         show("demo", results, ask(load_demo(portal), lines(DEMO_QUESTIONS)))
         for one in found:
             show(one.name, results, ask(load(portal, one), lines(one / "queries.jsonl")))

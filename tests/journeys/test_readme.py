@@ -119,7 +119,8 @@ def test_the_readme_says_what_works_OPS_1(tmp_path: Path, port: int) -> None:
         except subprocess.TimeoutExpired:
             os.killpg(up.pid, signal.SIGKILL)
             up.wait()
-        subprocess.run(
-            ["make", "reset", "YES=1"], cwd=folder, env=environment(port), capture_output=True, check=False
-        )
+        for target in ("down", "reset"):
+            subprocess.run(
+                ["make", target, "YES=1"], cwd=folder, env=environment(port), capture_output=True, check=True
+            )
     assert not answers(port)

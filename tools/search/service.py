@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -62,7 +63,7 @@ def search(tenant_id: UUID, query: SearchQuery) -> SearchAnswer:
     return SearchAnswer(
         query=query,
         hits=tuple(hits),
-        mode="hybrid" if vector is not None else "keyword",
+        mode=_mode(vector, candidates),
         degraded=degraded,
         search_id=uuid.uuid4().hex,
         took_ms=round((ended - started) * 1000, 2),
@@ -72,6 +73,14 @@ def search(tenant_id: UUID, query: SearchQuery) -> SearchAnswer:
             "fetch": round((ended - found) * 1000, 2),
         },
     )
+
+
+def _mode(vector: str | None, candidates: Sequence[Candidate]) -> str:
+    """Which arms had something to say: a question of stop words alone, for example, has no keywords."""
+    if vector is None:
+        return "keyword"
+    worded = not candidates or any(candidate.keyword_rank is not None for candidate in candidates)
+    return "hybrid" if worded else "semantic"
 
 
 def _query_vector(text: str) -> tuple[str | None, tuple[str, ...]]:
