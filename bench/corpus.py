@@ -11,6 +11,7 @@ from typing import Any
 from bench.stack import ROOT
 
 REAL = ROOT.parent / "shared" / "retrieval"
+MAX_WORDS = 30
 SETS = ("catalogue", "apigen", "bfcl", "mcpverse")
 
 _VERBS = [
@@ -72,15 +73,19 @@ def tools(count: int) -> list[dict[str, Any]]:
 
 
 def questions(count: int, seed: int = 1) -> list[str]:
-    """`count` distinct questions, so that no answer comes out of a cache."""
+    """`count` distinct questions, so that no answer comes out of a cache.
+
+    One sentence each, as agents ask (at most 30 words; the demo's have 12 tokens in the median, these 22): the time to
+    embed grows with the length, and a paragraph of 160 tokens alone takes 40 ms.
+    """
     draw = random.Random(seed)
     if REAL.is_dir():
         found = [
-            json.loads(line)["query"][:500]
-            for name in ("apigen", "bfcl", "metatool", "sealtools")
-            for line in (REAL / name / "queries.jsonl").read_text(encoding="utf-8").splitlines()
+            json.loads(line)["query"]
+            for name, file in (("apigen", "queries"), ("mcpverse", "queries"), ("metatool", "queries_train"))
+            for line in (REAL / name / f"{file}.jsonl").read_text(encoding="utf-8").splitlines()
         ]
-        found = list(dict.fromkeys(found))
+        found = [question for question in dict.fromkeys(found) if len(question.split()) <= MAX_WORDS]
     else:
         found = [
             f"How do I {verb} the {noun} of my {scope} number {draw.randrange(10_000)}?"

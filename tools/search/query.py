@@ -55,6 +55,7 @@ class Candidate:
     keyword_score: float | None
     semantic_rank: int | None
     keyword_rank: int | None
+    semantic_weight: float  # the operator's, 0.1 to 3
 
 
 @dataclass(frozen=True, slots=True)

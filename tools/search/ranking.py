@@ -8,21 +8,24 @@ from typing import Any
 from tools.search.query import Candidate, Hit
 
 
-def rank(candidates: Sequence[Candidate], tools: Mapping[Any, dict[str, Any]], *, top_k: int) -> list[Hit]:
-    """The best `top_k` hits, ranked by fused score times the tool's semantic weight; ties by name, then id.
+def best(candidates: Sequence[Candidate], *, top_k: int) -> list[Candidate]:
+    """The `top_k` candidates with the highest score, best first; ties by id, so that every answer is repeatable."""
+    ranked = sorted(candidates, key=lambda candidate: (-score(candidate), str(candidate.tool_id)))
+    return ranked[:top_k]
 
-    `tools` maps candidate ids to their rows; a candidate that is gone from it (deleted in between) is left out.
-    """
-    weighted = [
-        (candidate.score * tools[candidate.tool_id]["semantic_weight"], candidate)
-        for candidate in candidates
-        if candidate.tool_id in tools
-    ]
-    weighted.sort(key=lambda pair: (-pair[0], tools[pair[1].tool_id]["name"], str(pair[1].tool_id)))
+
+def score(candidate: Candidate) -> float:
+    """The fused score times the operator's semantic weight."""
+    return candidate.score * candidate.semantic_weight
+
+
+def hits(ranked: Sequence[Candidate], tools: Mapping[Any, dict[str, Any]]) -> list[Hit]:
+    """The ranked candidates with what is shown of their tools; one deleted since then is left out."""
+    shown = [candidate for candidate in ranked if candidate.tool_id in tools]
     return [
         Hit(
             rank=place,
-            score=score,
+            score=score(candidate),
             match_type=candidate.match_type,
             components={
                 "similarity": candidate.similarity,
@@ -30,9 +33,9 @@ def rank(candidates: Sequence[Candidate], tools: Mapping[Any, dict[str, Any]], *
                 "semantic_rank": candidate.semantic_rank,
                 "keyword_rank": candidate.keyword_rank,
                 "fused": candidate.score,
-                "semantic_weight": tools[candidate.tool_id]["semantic_weight"],
+                "semantic_weight": candidate.semantic_weight,
             },
             tool=tools[candidate.tool_id],
         )
-        for place, (score, candidate) in enumerate(weighted[:top_k], 1)
+        for place, candidate in enumerate(shown, 1)
     ]

@@ -16,16 +16,15 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import OuterRef, Subquery
 from pgvector import Vector
 
 from embeddings.providers import ProviderError, get_provider
 from embeddings.providers.validation import checked
 from embeddings.queue import SERVING_SLOT
-from portal.tenancy.context import tenant_context
-from tools.models import Source, Tool, ToolEmbedding
+from portal.tenancy.context import current_tenant, tenant_context
+from tools.models import Source
+from tools.search import ranking
 from tools.search.query import Candidate, SearchAnswer, SearchFilters, SearchQuery
-from tools.search.ranking import rank
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +42,16 @@ _SQL_FILTERS = {
     "exclude": "except_names",
 }
 
-_TOOL_COLUMNS = (
-    "id", "tool_id", "namespace", "name", "description", "server", "category", "tags", "tool_type", "source_protocol",
-    "routing_domain", "sensitivity", "semantic_weight", "source__slug",
-)  # fmt: skip
+# What a result shows. A correlated status, not a join: before the first ANALYZE a join reads every embedding of the
+# tenant. Plain SQL, because composing this query takes the ORM longer than PostgreSQL needs to answer it.
+_TOOLS = """
+SELECT tool.id, tool.tool_id, tool.namespace, tool.name, tool.description, tool.server, tool.category, tool.tags,
+       tool.tool_type, tool.source_protocol, tool.routing_domain, tool.sensitivity, source.slug AS source__slug,
+       (SELECT embedding.status FROM tools_toolembedding AS embedding
+        WHERE embedding.tenant_id = tool.tenant_id AND embedding.entity_id = tool.id AND embedding.slot = %s) AS embedding_status
+FROM tools_tool AS tool LEFT JOIN tools_source AS source ON source.tenant_id = tool.tenant_id AND source.id = tool.source_id
+WHERE tool.tenant_id = %s AND tool.id = ANY(%s)
+"""
 
 
 def search(tenant_id: UUID, query: SearchQuery) -> SearchAnswer:
@@ -57,8 +62,9 @@ def search(tenant_id: UUID, query: SearchQuery) -> SearchAnswer:
     with tenant_context(tenant_id):
         candidates = _candidates(vector, query)
         found = time.perf_counter()
-        shown = _tools([candidate.tool_id for candidate in candidates])
-    hits = rank(candidates, shown, top_k=query.top_k)
+        ranked = ranking.best(candidates, top_k=query.top_k)
+        tools = _tools([candidate.tool_id for candidate in ranked])
+    hits = ranking.hits(ranked, tools)
     ended = time.perf_counter()
     return SearchAnswer(
         query=query,
@@ -122,7 +128,7 @@ def _candidates(vector: str | None, query: SearchQuery) -> list[Candidate]:
     named = ", ".join(f"{name} => %({name})s{_CASTS.get(name, '')}" for name in arguments)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT id, score, match_type, similarity, keyword_score, semantic_rank, keyword_rank"  # noqa: S608
+            f"SELECT id, score, match_type, similarity, keyword_score, semantic_rank, keyword_rank, semantic_weight"  # noqa: S608
             f" FROM tools_search_candidates({named})",
             arguments,
         )
@@ -142,9 +148,7 @@ def _filter_arguments(filters: SearchFilters) -> dict[str, Any]:
 
 
 def _tools(ids: list[UUID]) -> dict[UUID, dict[str, Any]]:
-    # A correlated lookup, not a join: before the first ANALYZE a join reads every embedding of the tenant.
-    status = ToolEmbedding.objects.filter(entity_id=OuterRef("pk"), slot=SERVING_SLOT).values("status")
-    rows = (
-        Tool.objects.filter(pk__in=ids).order_by().values(*_TOOL_COLUMNS, embedding_status=Subquery(status))
-    )
-    return {row["id"]: row for row in rows}
+    with connection.cursor() as cursor:
+        cursor.execute(_TOOLS, [SERVING_SLOT, current_tenant(), ids])
+        names = [column.name for column in cursor.description]
+        return {row[0]: dict(zip(names, row, strict=True)) for row in cursor.fetchall()}

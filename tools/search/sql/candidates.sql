@@ -41,7 +41,8 @@ CREATE FUNCTION tools_search_candidates(
     keyword_score double precision,
     semantic_rank bigint,
     keyword_rank bigint,
-    applied_share double precision
+    applied_share double precision,
+    semantic_weight double precision
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -194,7 +195,8 @@ BEGIN
                          + (1 - share) * candidate.keyword_score / best.keyword_score
                END AS score,
                CASE WHEN candidate.keyword_rank IS NULL THEN 'semantic' WHEN candidate.semantic_rank IS NULL THEN 'keyword' ELSE 'both' END,
-               candidate.similarity, candidate.keyword_score, candidate.semantic_rank, candidate.keyword_rank, share
+               candidate.similarity, candidate.keyword_score, candidate.semantic_rank, candidate.keyword_rank, share,
+               (SELECT tool.semantic_weight FROM tools_tool AS tool WHERE tool.id = candidate.id)
         FROM candidate CROSS JOIN best CROSS JOIN trust
         ORDER BY score DESC NULLS LAST, candidate.id LIMIT $10 $query$,
         tenant, CASE WHEN exact THEN format(eligible, 'posting.tool_id') ELSE 'true' END,
