@@ -166,8 +166,8 @@ def test_api_1_the_number_of_statements_is_fixed(agent: APIClient, tool_of: Tool
                 assert post(agent, **body).status_code == 200
             statements = [one["sql"] for one in captured if "SAVEPOINT" not in one["sql"]]
             counts.setdefault(wanted, set()).add(len(statements))
-    # Key, tenant, candidates, tools (if there are any); inside of the test's transaction the tenant is also put back.
-    assert counts == {0: {4}, 3: {5}, 40: {5}}
+    # Key, tenant, candidates, tools; inside of the test's transaction the tenant is also put back.
+    assert counts == {0: {5}, 3: {5}, 40: {5}}
 
 
 @pytest.mark.parametrize(
