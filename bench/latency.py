@@ -33,7 +33,7 @@ ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 SEARCHES = int(os.environ.get("BENCH_SEARCHES", "300"))  # of each side in a round
 SAVES = int(os.environ.get("BENCH_SAVES", "100"))
 SIZES = (1_000, 10_000)
-BACKFILL = 1_500
+BACKFILL = 800
 
 
 def timed(call: Callable[[], Any]) -> float:

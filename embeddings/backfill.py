@@ -41,16 +41,17 @@ class Counts:
 def counts(entity: EmbeddedEntity, *, entity_table: str) -> Counts:
     """Counts for the current tenant. `entity_table` is the table of the embedded rows, with `active`."""
     with connection.cursor() as cursor:
+        # Two counts and no join, because a watched backfill asks twice a second.
         cursor.execute(
-            f"""
-            SELECT coalesce(e.status, 'missing'), count(*) FROM {entity_table} t
-            LEFT JOIN {entity.table} e ON e.tenant_id = t.tenant_id AND e.entity_id = t.id AND e.slot = %s
-            WHERE t.tenant_id = %s AND t.active GROUP BY 1
-            """,
-            [SERVING_SLOT, current_tenant()],
+            f"SELECT count(*) FROM {entity_table} WHERE tenant_id = %s AND active", [current_tenant()]
+        )
+        total = cursor.fetchone()[0]
+        cursor.execute(
+            f"SELECT status, count(*) FROM {entity.table} WHERE tenant_id = %s AND active AND slot = %s GROUP BY status",
+            [current_tenant(), SERVING_SLOT],
         )
         found = dict(cursor.fetchall())
-    return Counts(total=sum(found.values()), **found)
+    return Counts(total=total, missing=total - sum(found.values()), **found)
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ from tools.models import (
 from tools.models.tool import TOOL_ID_LENGTH
 
 CHUNK = 200
+MANY = 500  # rows written by an import after which the planner needs new statistics
 
 
 @dataclass(slots=True)
@@ -97,6 +98,9 @@ def apply_document(
             source, renamed = _source(document, origin)
             _Import(source, origin, report, actor, everything=renamed or source.sync_wins).run(document)
             _keep_document(source, document, origin, report)
+            if report.added + report.changed + report.removed >= MANY:
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT tools_analyze()")
             if dry_run:
                 raise _DryRun  # noqa: TRY301 - the way out of the transaction
     except _DryRun:

@@ -48,6 +48,19 @@ CREATE INDEX tools_toolembedding_hnsw_1 ON tools_toolembedding USING hnsw (vecto
     WITH (m = 16, ef_construction = 64) WHERE slot = 1 AND active AND status = 'ready';
 """
 
+# Until statistics exist PostgreSQL takes a tenant for one row, and joins a new catalogue of ten thousand tools by trying
+# every pair. Autovacuum comes a minute later; an import cannot wait for it, and only the owner may ask.
+ANALYZE = """
+CREATE FUNCTION tools_analyze() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+    ANALYZE tools_tool, tools_toolembedding, tools_posting, tools_endpoint, embeddings_embeddingtask;
+END;
+$$;
+REVOKE ALL ON FUNCTION tools_analyze() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION tools_analyze() TO portal_app;
+"""
+
 HAND_OVER = """
 GRANT SELECT ON tools_tool, tools_toolembedding, tools_posting TO portal_search;
 DO $$
@@ -82,5 +95,6 @@ class Migration(migrations.Migration):
             "DROP INDEX tools_tool_facets, tools_tool_tags, tools_toolembedding_hnsw_0, tools_toolembedding_hnsw_1, tools_toolembedding_ready, tools_tool_hidden",
         ),
         migrations.RunSQL(statements("candidates.sql"), "DROP FUNCTION tools_search_candidates"),
+        migrations.RunSQL(ANALYZE, "DROP FUNCTION tools_analyze()"),
         migrations.RunSQL(HAND_OVER, "REVOKE ALL ON tools_tool, tools_toolembedding FROM portal_search"),
     ]
