@@ -195,9 +195,10 @@ BEGIN
                          + (1 - share) * candidate.keyword_score / best.keyword_score
                END AS score,
                CASE WHEN candidate.keyword_rank IS NULL THEN 'semantic' WHEN candidate.semantic_rank IS NULL THEN 'keyword' ELSE 'both' END,
-               candidate.similarity, candidate.keyword_score, candidate.semantic_rank, candidate.keyword_rank, share,
-               (SELECT tool.semantic_weight FROM tools_tool AS tool WHERE tool.id = candidate.id)
+               candidate.similarity, candidate.keyword_score, candidate.semantic_rank, candidate.keyword_rank, share, shown.semantic_weight
         FROM candidate CROSS JOIN best CROSS JOIN trust
+        -- By its id, and not as a join over the whole catalogue; a posting without its tool ends here.
+        CROSS JOIN LATERAL (SELECT tool.semantic_weight FROM tools_tool AS tool WHERE tool.id = candidate.id OFFSET 0) AS shown
         ORDER BY score DESC NULLS LAST, candidate.id LIMIT $10 $query$,
         tenant, CASE WHEN exact THEN format(eligible, 'posting.tool_id') ELSE 'true' END,
         CASE WHEN exact THEN 'true' ELSE format(eligible, 'ranked.id') END, ready)
