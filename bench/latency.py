@@ -106,21 +106,17 @@ def search(portal: Stack, slug: str, key: str, floor_port: int) -> dict[str, flo
         floor.call("POST", "/search", {"query": next(asked), "top_k": 20, "tenant": tenant})
     mine: list[list[float]] = []
     bare: list[list[float]] = []
+
+    def search_ours(question: str) -> None:
+        _ok(ours.call("POST", "/api/v1/tools/search", {"query": question, "top_k": 20}))
+
+    def search_floor(question: str) -> None:
+        _ok(floor.call("POST", "/search", {"query": question, "top_k": 20, "tenant": tenant}))
+
+    # One side after the other, not question by question: the two would take the model from each other's caches.
     for _ in range(ROUNDS):
-        mine.append([])
-        bare.append([])
-        for _ in range(SEARCHES):
-            question = next(asked)
-            mine[-1].append(
-                timed(
-                    lambda q=question: _ok(
-                        ours.call("POST", "/api/v1/tools/search", {"query": q, "top_k": 20})
-                    )
-                )
-            )
-            question = next(asked)
-            body = {"query": question, "top_k": 20, "tenant": tenant}
-            bare[-1].append(timed(lambda b=body: _ok(floor.call("POST", "/search", b))))
+        mine.append([timed(lambda: search_ours(next(asked))) for _ in range(SEARCHES)])
+        bare.append([timed(lambda: search_floor(next(asked))) for _ in range(SEARCHES)])
     return compared(mine, bare)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 MAX_QUERY_LENGTH = 2000
@@ -29,7 +29,7 @@ class SearchFilters:
     exclude: tuple[str, ...] | None = None
 
     def applied(self) -> dict[str, list[str]]:
-        return {name: list(value) for name, value in asdict(self).items() if value is not None}
+        return {name: list(value) for name in FILTER_NAMES if (value := getattr(self, name)) is not None}
 
 
 FILTER_NAMES = tuple(one.name for one in fields(SearchFilters))

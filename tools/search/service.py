@@ -16,7 +16,6 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
-from pgvector import Vector
 
 from embeddings.providers import ProviderError, get_provider
 from embeddings.providers.validation import checked
@@ -41,6 +40,9 @@ _SQL_FILTERS = {
     "names": "only_names",
     "exclude": "except_names",
 }
+
+# Nine digits tell every float32 from the next; Python's own, of the same number as a double, are twice as long to parse.
+_VECTOR_TEXT = f"[{','.join(['%.9g'] * settings.EMBEDDING_DIMENSION)}]"
 
 # What a result shows. A correlated status, not a join: before the first ANALYZE a join reads every embedding of the
 # tenant. Plain SQL, because composing this query takes the ORM longer than PostgreSQL needs to answer it.
@@ -112,7 +114,7 @@ def _embedded(provider_name: str, model: str, text: str) -> str:
         raise
     except Exception as error:
         raise ProviderError(f"unexpected error of the provider: {type(error).__name__}: {error}") from error
-    return Vector(checked(vectors, 1, settings.EMBEDDING_DIMENSION)[0]).to_text()
+    return _VECTOR_TEXT % tuple(checked(vectors, 1, settings.EMBEDDING_DIMENSION)[0].tolist())
 
 
 def _candidates(vector: str | None, query: SearchQuery) -> list[Candidate]:

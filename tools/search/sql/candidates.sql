@@ -32,7 +32,7 @@ CREATE FUNCTION tools_search_candidates(
     only_names text[] DEFAULT NULL,
     except_names text[] DEFAULT NULL,
     exact_limit integer DEFAULT 10000,
-    postings_budget integer DEFAULT 5000
+    postings_budget integer DEFAULT 2500
 ) RETURNS TABLE (
     id uuid,
     score double precision,
@@ -61,7 +61,7 @@ DECLARE
         'embedding.tenant_id = %L AND embedding.slot = %s AND embedding.active AND embedding.status = ''ready''', tenant, vector_slot);
     eligible text := 'true';
     chosen uuid[] := '{}';      -- the ids that `eligible` lets pass (filtered) or keeps out (hidden tools)
-    vectors bigint;
+    compared integer;           -- so many vectors are compared one by one, where nothing is filtered
     exact boolean := true;
     nearest uuid[] := '{}';
     similarities double precision[] := '{}';
@@ -96,12 +96,13 @@ BEGIN
             eligible := '%s NOT IN (SELECT unnest($1))';
         END IF;
         IF query_vector IS NOT NULL THEN
-            EXECUTE format('SELECT count(*) FROM (SELECT FROM tools_toolembedding AS embedding WHERE %s LIMIT %s) AS counted',
-                           ready, exact_limit + 1) INTO vectors;
             -- The index is shared: the smaller a tenant's part, the more of it is visited in vain and the more is missed.
-            exact := vectors <= exact_limit / 4 OR vectors <= exact_limit AND NOT coalesce((
-                SELECT vectors >= index.reltuples / 4 FROM pg_class AS index
-                WHERE index.oid = to_regclass(format('public.tools_toolembedding_hnsw_%s', vector_slot)) AND index.reltuples > 0), false);
+            SELECT greatest(exact_limit / 4, least(exact_limit, ceil(index.reltuples / 4) - 1)) INTO compared
+            FROM pg_class AS index
+            WHERE index.oid = to_regclass(format('public.tools_toolembedding_hnsw_%s', vector_slot)) AND index.reltuples > 0;
+            compared := coalesce(compared, exact_limit);
+            EXECUTE format('SELECT count(*) <= %s FROM (SELECT FROM tools_toolembedding AS embedding WHERE %s LIMIT %s) AS counted',
+                           compared, ready, compared + 1) INTO exact;
         END IF;
     END IF;
 
@@ -187,19 +188,23 @@ BEGIN
             CROSS JOIN LATERAL (SELECT ts_filter(tool.search_vector, '{a}') AS lexemes) AS name
             WHERE keyword.rank <= 5
         )
-        SELECT candidate.id,
-               CASE WHEN $8 = 'rrf' THEN coalesce(share / (60 + candidate.semantic_rank), 0) + coalesce((1 - share) / (60 + candidate.keyword_rank), 0)
-                    WHEN best.similarity IS NULL THEN candidate.keyword_score / best.keyword_score
-                    WHEN best.keyword_score IS NULL THEN candidate.similarity / best.similarity
-                    ELSE share * coalesce(candidate.similarity, best.mean_similarity) / best.similarity
-                         + (1 - share) * candidate.keyword_score / best.keyword_score
-               END AS score,
-               CASE WHEN candidate.keyword_rank IS NULL THEN 'semantic' WHEN candidate.semantic_rank IS NULL THEN 'keyword' ELSE 'both' END,
-               candidate.similarity, candidate.keyword_score, candidate.semantic_rank, candidate.keyword_rank, share, shown.semantic_weight
-        FROM candidate CROSS JOIN best CROSS JOIN trust
+        SELECT fused.id, fused.score,
+               CASE WHEN fused.keyword_rank IS NULL THEN 'semantic' WHEN fused.semantic_rank IS NULL THEN 'keyword' ELSE 'both' END,
+               fused.similarity, fused.keyword_score, fused.semantic_rank, fused.keyword_rank, fused.share, shown.semantic_weight
+        FROM (
+            SELECT candidate.*, share,
+                   CASE WHEN $8 = 'rrf' THEN coalesce(share / (60 + candidate.semantic_rank), 0) + coalesce((1 - share) / (60 + candidate.keyword_rank), 0)
+                        WHEN best.similarity IS NULL THEN candidate.keyword_score / best.keyword_score
+                        WHEN best.keyword_score IS NULL THEN candidate.similarity / best.similarity
+                        ELSE share * coalesce(candidate.similarity, best.mean_similarity) / best.similarity
+                             + (1 - share) * candidate.keyword_score / best.keyword_score
+                   END AS score
+            FROM candidate CROSS JOIN best CROSS JOIN trust
+            ORDER BY score DESC NULLS LAST, candidate.id LIMIT $10
+        ) AS fused
         -- By its id, and not as a join over the whole catalogue; a posting without its tool ends here.
-        CROSS JOIN LATERAL (SELECT tool.semantic_weight FROM tools_tool AS tool WHERE tool.id = candidate.id OFFSET 0) AS shown
-        ORDER BY score DESC NULLS LAST, candidate.id LIMIT $10 $query$,
+        CROSS JOIN LATERAL (SELECT tool.semantic_weight FROM tools_tool AS tool WHERE tool.id = fused.id OFFSET 0) AS shown
+        ORDER BY fused.score DESC NULLS LAST, fused.id $query$,
         tenant, CASE WHEN exact THEN format(eligible, 'posting.tool_id') ELSE 'true' END,
         CASE WHEN exact THEN 'true' ELSE format(eligible, 'ranked.id') END, ready)
     USING chosen, terms, rarities, nearest, similarities, query_vector, depth, fusion, semantic_share, max_results, tsvector_to_array(question);
