@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import DatabaseError
 
 from portal.tenancy.models import Tenant
 from tests.conftest import make_api
@@ -153,3 +154,14 @@ def test_a_hidden_tool_does_not_take_the_place_of_another_SRC_1(
         ready_tool(f"t{number}", QUESTION, 0.9 - number / 10, description=WORDS, visibility=visibility)
     for settings.SEARCH_EXACT_LIMIT in (EXACT, INDEX):
         assert found(asked(QUESTION, top_k=3)) == ["t1", "t3", "t5"]
+
+
+def test_a_question_that_the_database_refuses_spoils_no_later_one_SRC_5(
+    ready_tool: MakeTool, asked: Asked, settings: Any
+) -> None:
+    ready_tool("near", QUESTION, 0.9)
+    settings.SEARCH_EXACT_LIMIT = 10**12
+    with pytest.raises(DatabaseError):
+        asked(QUESTION)
+    settings.SEARCH_EXACT_LIMIT = EXACT
+    assert found(asked(QUESTION)) == ["near"]

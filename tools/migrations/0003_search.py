@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from django.db import migrations
 
 from portal.tenancy.rls import isolate
-
-SQL = Path(__file__).resolve().parents[1] / "search" / "sql"
-
-
-def statements(name: str) -> str:
-    return (SQL / name).read_text(encoding="utf-8")
+from tools.search.sql import statements
 
 
 # A generated column needs an immutable expression, hence the configuration's full name.

@@ -14,7 +14,7 @@
 -- It runs as portal_search, which row-level security does not bind, since neither array operators nor an ordered HNSW scan
 -- get below a policy; the tenant comes from the setting alone. The SQL is put together from constant pieces and quoted
 -- literals, so that every plan is made for the actual filters and can prove the partial indexes.
-CREATE FUNCTION tools_search_candidates(
+CREATE OR REPLACE FUNCTION tools_search_candidates(
     query_vector vector,
     query_text text,
     max_results integer,
@@ -106,7 +106,7 @@ BEGIN
         END IF;
     END IF;
 
-    -- The semantic arm. Exact: the order by the negated product is none that the HNSW index offers.
+    -- The semantic arm. Exact: the order by the negated product is none that the HNSW index offers, which orders by halves.
     IF query_vector IS NOT NULL AND exact THEN
         EXECUTE format($query$
             SELECT coalesce(array_agg(near.id), '{}'), coalesce(array_agg(near.similarity), '{}') FROM (
@@ -120,7 +120,7 @@ BEGIN
             WITH near AS MATERIALIZED (
                 SELECT embedding.entity_id AS id, -(embedding.vector <#> $2) AS similarity
                 FROM tools_toolembedding AS embedding WHERE %s AND %s
-                ORDER BY embedding.vector <#> $2 LIMIT $3
+                ORDER BY embedding.vector::halfvec(384) <#> $2::halfvec(384) LIMIT $3
             )
             SELECT coalesce(array_agg(near.id), '{}'), coalesce(array_agg(near.similarity), '{}')
             FROM (SELECT * FROM near ORDER BY near.similarity DESC, near.id) AS near $query$, ready, format(eligible, 'embedding.entity_id'))
