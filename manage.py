@@ -13,6 +13,7 @@ ADMIN_COMMANDS = {
     "create_tenant",
     "changepassword",
     "createsuperuser",
+    "embedding_model",
     "first_run",
     "makemigrations",
     "migrate",

@@ -12,10 +12,11 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from embeddings import queue
+from embeddings import queue, slots
 from embeddings.models import EmbeddingStatus, Priority
-from embeddings.queue import SERVING_SLOT, Wish
+from embeddings.queue import Wish
 from embeddings.registry import EmbeddedEntity
+from embeddings.slots import Slot
 from embeddings.text import source_hash
 from portal.tenancy.context import current_tenant, tenant_context
 
@@ -39,7 +40,7 @@ class Counts:
 
 
 def counts(entity: EmbeddedEntity, *, entity_table: str) -> Counts:
-    """Counts for the current tenant. `entity_table` is the table of the embedded rows, with `active`."""
+    """Counts for the current tenant in the slot that serves. `entity_table` is the table of the embedded rows, with `active`."""
     with connection.cursor() as cursor:
         # Two counts and no join, because a watched backfill asks twice a second.
         cursor.execute(
@@ -48,7 +49,7 @@ def counts(entity: EmbeddedEntity, *, entity_table: str) -> Counts:
         total = cursor.fetchone()[0]
         cursor.execute(
             f"SELECT status, count(*) FROM {entity.table} WHERE tenant_id = %s AND active AND slot = %s GROUP BY status",
-            [current_tenant(), SERVING_SLOT],
+            [current_tenant(), slots.kept()[0].number],
         )
         found = dict(cursor.fetchall())
     return Counts(total=total, missing=total - sum(found.values()), **found)
@@ -83,21 +84,22 @@ def backfill(
             ids = active_ids(after, BATCH)
             if not ids:
                 return progress
-            progress.queued += _queue_what_is_not_right(entity, ids)
+            for slot in slots.kept():
+                progress.queued += _queue_what_is_not_right(entity, slot, ids)
         after = ids[-1]
         progress.seen += len(ids)
         on_progress(progress)
 
 
-def _queue_what_is_not_right(entity: EmbeddedEntity, ids: list[UUID]) -> int:
+def _queue_what_is_not_right(entity: EmbeddedEntity, slot: Slot, ids: list[UUID]) -> int:
     """Rows are only read until one is found wrong, so a complete catalogue is scanned without a write or a lock."""
     rows = {
         row["entity_id"]: row
-        for row in entity.model.objects.filter(slot=SERVING_SLOT, entity_id__in=ids).values(
+        for row in entity.model.objects.filter(slot=slot.number, entity_id__in=ids).values(
             "entity_id", "active", "status", "source_hash", "model"
         )
     }
-    with_task = _with_live_task(entity.type, ids)
+    with_task = _with_live_task(entity.type, slot, ids)
     missing: list[Wish] = []
     wrong: list[UUID] = []
     for entity_id, text in entity.load_texts(ids).items():
@@ -107,31 +109,31 @@ def _queue_what_is_not_right(entity: EmbeddedEntity, ids: list[UUID]) -> int:
         elif (
             row["source_hash"] != source_hash(text)
             or not row["active"]
-            or not _right(row, text, entity_id in with_task)
+            or not _right(row, slot, text, entity_id in with_task)
         ):
             wrong.append(entity_id)
-    return queue.want(entity, missing, priority=Priority.BACKFILL) + queue.ask_again(
-        entity, wrong, refresh=True
+    return queue.want(entity, missing, priority=Priority.BACKFILL, only=slot) + queue.ask_again(
+        entity, wrong, refresh=True, only=slot
     )
 
 
-def _right(row: dict[str, Any], text: str, has_task: bool) -> bool:  # noqa: FBT001
+def _right(row: dict[str, Any], slot: Slot, text: str, has_task: bool) -> bool:  # noqa: FBT001
     """Whether the status of a row that knows its text is what it should be."""
     if not text:
         return row["status"] == EmbeddingStatus.BLANK  # type: ignore[no-any-return]
     if settings.EMBEDDING_PROVIDER == "disabled":
         return row["status"] in {EmbeddingStatus.DISABLED, EmbeddingStatus.READY}
-    is_ready = row["status"] == EmbeddingStatus.READY and row["model"] == settings.EMBEDDING_MODEL
+    is_ready = row["status"] == EmbeddingStatus.READY and row["model"] == slot.model
     return has_task or is_ready
 
 
-def _with_live_task(entity_type: str, ids: list[UUID]) -> set[UUID]:
+def _with_live_task(entity_type: str, slot: Slot, ids: list[UUID]) -> set[UUID]:
     with connection.cursor() as cursor:
         cursor.execute(
             """
             SELECT entity_id FROM embeddings_embeddingtask
             WHERE tenant_id = %s AND entity_type = %s AND entity_id = ANY(%s) AND model = %s AND status <> 'failed'
             """,
-            [current_tenant(), entity_type, ids, settings.EMBEDDING_MODEL],
+            [current_tenant(), entity_type, ids, slot.model],
         )
         return {row[0] for row in cursor.fetchall()}

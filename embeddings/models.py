@@ -82,6 +82,28 @@ class EmbeddingTask(TenantModel):
         return f"{self.entity_type} {self.entity_id}: {self.status}"
 
 
+class EmbeddingModel(models.Model):
+    """A model that vectors are kept of, in the slot that holds them (EMB-10). Of the whole installation, without tenant."""
+
+    slot = models.SmallIntegerField(primary_key=True)
+    model = models.CharField(max_length=200, unique=True)
+    provider = models.CharField(max_length=200)
+    url = models.CharField(max_length=500, blank=True, default="")
+    serves = models.BooleanField(default=False)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(condition=models.Q(slot__in=[0, 1]), name="embedding_model_slot_0_or_1"),
+            models.UniqueConstraint(
+                fields=["serves"], condition=models.Q(serves=True), name="embedding_model_one_serves"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model} in slot {self.slot}"
+
+
 class EmbeddingStatus(models.TextChoices):
     PENDING = "pending", "Pending"
     READY = "ready", "Ready"

@@ -10,7 +10,7 @@ never here.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +20,14 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 from pgvector import Vector
 
-from embeddings import bell, registry
+from embeddings import bell, registry, slots
 from embeddings.models import EmbeddingStatus, Priority
 from embeddings.registry import EmbeddedEntity
+from embeddings.slots import Slot
 from embeddings.text import source_hash
 from portal.tenancy.context import current_tenant, tenant_context
 
 ERROR_LENGTH = 500
-SERVING_SLOT = 0
 
 # Tasks whose claim still holds. A row that somebody else has locked is theirs now, or comes back with its lease's end.
 _OURS = """
@@ -49,7 +49,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A claimed task. `claim_id` is the proof that it is still ours."""
+    """A claimed task. `claim_id` is the proof that it is still ours, `slot` says which model and where its vector goes."""
 
     id: uuid.UUID
     tenant_id: uuid.UUID
@@ -58,6 +58,7 @@ class Task:
     source_hash: str
     attempts: int
     claim_id: uuid.UUID
+    slot: Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,10 @@ def want(
     *,
     refresh: bool = False,
     priority: Priority = Priority.EDIT,
+    only: Slot | None = None,
 ) -> int:
-    """Makes the entities' embeddings follow their texts; call it in the transaction of the write (EMB-2).
+    """Makes the entities' embeddings follow their texts in every slot that is kept, or in `only` this one; call it in the
+    transaction of the write (EMB-2).
 
     A changed text (or a reactivated entity) becomes `pending` with a task; an unchanged one writes nothing, unless
     `refresh` asks for a new vector all the same. A vector that means the text serves as `ready` meanwhile, and one that
@@ -86,6 +89,7 @@ def want(
     if not wishes:
         return 0
     wishes = sorted(wishes, key=lambda wish: wish.entity_id)
+    models = {slot.number: slot.model for slot in ([only] if only else slots.kept())}
     enabled = settings.EMBEDDING_PROVIDER != "disabled"
     usual = EmbeddingStatus.PENDING if enabled else EmbeddingStatus.DISABLED
     with transaction.atomic(), connection.cursor() as cursor:
@@ -93,10 +97,12 @@ def want(
             f"""
             INSERT INTO {entity.table} AS e
                 (id, tenant_id, entity_id, slot, active, source_hash, status, model, dimension, truncated, error)
-            SELECT gen_random_uuid(), %(tenant)s, w.entity_id, %(slot)s, w.active, w.source_hash, w.status,
-                   %(model)s, %(dimension)s, false, ''
+            SELECT gen_random_uuid(), %(tenant)s, w.entity_id, s.slot, w.active, w.source_hash, w.status,
+                   s.model, %(dimension)s, false, ''
             FROM unnest(%(ids)s::uuid[], %(active)s::bool[], %(hashes)s::text[], %(statuses)s::text[])
                 AS w(entity_id, active, source_hash, status)
+            CROSS JOIN unnest(%(slots)s::smallint[], %(models)s::text[]) AS s(slot, model)
+            ORDER BY w.entity_id, s.slot
             ON CONFLICT (tenant_id, entity_id, slot) DO UPDATE SET
                 active = excluded.active,
                 source_hash = excluded.source_hash,
@@ -108,13 +114,13 @@ def want(
                 truncated = e.truncated AND excluded.status <> 'blank',
                 error = ''
             WHERE %(refresh)s OR e.source_hash <> excluded.source_hash OR e.active <> excluded.active
-            RETURNING e.entity_id, e.active AND %(enabled)s AND (
-                e.status = 'pending' OR (e.status = 'ready' AND (%(refresh)s OR e.model <> %(model)s))) AS has_work
+            RETURNING e.entity_id, e.slot, e.active AND %(enabled)s AND (e.status = 'pending' OR (e.status = 'ready' AND (
+                %(refresh)s OR e.model <> (%(models)s::text[])[array_position(%(slots)s::smallint[], e.slot)]))) AS has_work
             """,
             {
                 "tenant": current_tenant(),
-                "slot": SERVING_SLOT,
-                "model": settings.EMBEDDING_MODEL,
+                "slots": list(models),
+                "models": list(models.values()),
                 "dimension": settings.EMBEDDING_DIMENSION,
                 "ids": [wish.entity_id for wish in wishes],
                 "active": [wish.active for wish in wishes],
@@ -124,28 +130,33 @@ def want(
                 "enabled": enabled,
             },
         )
-        has_work = dict(cursor.fetchall())
-        # Also the tasks of another model: while processes change over one by one, the newest wish is the one that counts.
-        _forget(
-            cursor,
-            entity.type,
-            list(has_work),
-            but=[entity_id for entity_id, work in has_work.items() if work],
-        )
-        return _ask(cursor, entity.type, [wish for wish in wishes if has_work.get(wish.entity_id)], priority)
+        rows = cursor.fetchall()
+        changed = {entity_id for entity_id, _, _ in rows}
+        work = [(entity_id, models[slot]) for entity_id, slot, has_work in rows if has_work]
+        done = [(entity_id, models[slot]) for entity_id, slot, has_work in rows if not has_work]
+        if changed:
+            # Also the tasks of models without a slot: while processes change over one by one, the newest wish counts.
+            _forget(cursor, entity.type, changed, done, None if only else models.values())
+        return _ask(cursor, entity.type, {wish.entity_id: wish for wish in wishes}, work, priority)
 
 
-def _ask(cursor: CursorWrapper, entity_type: str, wishes: list[Wish], priority: Priority) -> int:
-    if wishes:
+def _ask(
+    cursor: CursorWrapper,
+    entity_type: str,
+    wishes: Mapping[uuid.UUID, Wish],
+    work: Sequence[tuple[uuid.UUID, str]],
+    priority: Priority,
+) -> int:
+    if work:
         # The running attempt of an older text loses its claim here, so its result can no longer be stored.
         cursor.execute(
             """
             INSERT INTO embeddings_embeddingtask AS t (id, tenant_id, entity_type, entity_id, model, source_hash,
                 source_version, status, priority, attempts, last_error)
-            SELECT gen_random_uuid(), %(tenant)s, %(type)s, w.entity_id, %(model)s, w.source_hash,
+            SELECT gen_random_uuid(), %(tenant)s, %(type)s, w.entity_id, w.model, w.source_hash,
                 w.source_version, 'pending', %(priority)s, 0, ''
-            FROM unnest(%(ids)s::uuid[], %(hashes)s::text[], %(versions)s::int[])
-                AS w(entity_id, source_hash, source_version)
+            FROM unnest(%(ids)s::uuid[], %(models)s::text[], %(hashes)s::text[], %(versions)s::int[])
+                AS w(entity_id, model, source_hash, source_version)
             ON CONFLICT (tenant_id, entity_type, entity_id, model) DO UPDATE SET
                 source_hash = excluded.source_hash, source_version = excluded.source_version,
                 status = 'pending', attempts = 0, claim_id = NULL, last_error = '',
@@ -155,15 +166,15 @@ def _ask(cursor: CursorWrapper, entity_type: str, wishes: list[Wish], priority: 
             {
                 "tenant": current_tenant(),
                 "type": entity_type,
-                "model": settings.EMBEDDING_MODEL,
                 "priority": priority,
-                "ids": [wish.entity_id for wish in wishes],
-                "hashes": [source_hash(wish.text) for wish in wishes],
-                "versions": [wish.version for wish in wishes],
+                "ids": [entity_id for entity_id, _ in work],
+                "models": [model for _, model in work],
+                "hashes": [source_hash(wishes[entity_id].text) for entity_id, _ in work],
+                "versions": [wishes[entity_id].version for entity_id, _ in work],
             },
         )
         bell.ring_on_commit()
-    return len(wishes)
+    return len({entity_id for entity_id, _ in work})
 
 
 def ask_again(
@@ -172,6 +183,7 @@ def ask_again(
     *,
     refresh: bool,
     priority: Priority = Priority.BACKFILL,
+    only: Slot | None = None,
 ) -> int:
     """`want` for those who found an embedding out of step, rather than for the write that changes it.
 
@@ -184,39 +196,54 @@ def ask_again(
             SELECT entity_id FROM {entity.table} WHERE tenant_id = %s AND slot = %s AND entity_id = ANY(%s)
             FOR UPDATE SKIP LOCKED
             """,
-            [current_tenant(), SERVING_SLOT, list(entity_ids)],
+            # Every write locks the serving slot's row, whichever slots there are.
+            [current_tenant(), slots.kept()[0].number, list(entity_ids)],
         )
         texts = entity.load_texts([row[0] for row in cursor.fetchall()])
         wishes = [Wish(entity_id, text) for entity_id, text in texts.items()]
-        return want(entity, wishes, refresh=refresh, priority=priority)
+        return want(entity, wishes, refresh=refresh, priority=priority, only=only)
 
 
 def _forget(
-    cursor: CursorWrapper, entity_type: str, entity_ids: Sequence[uuid.UUID], *, but: Sequence[uuid.UUID] = ()
+    cursor: CursorWrapper,
+    entity_type: str,
+    entity_ids: Iterable[uuid.UUID],
+    done: Sequence[tuple[uuid.UUID, str]],
+    models: Iterable[str] | None,
 ) -> None:
-    """Deletes the entities' tasks, of those in `but` only the ones of other models."""
-    if entity_ids:
-        cursor.execute(
-            """
-            DELETE FROM embeddings_embeddingtask WHERE tenant_id = %s AND entity_type = %s AND entity_id = ANY(%s)
-                AND NOT (entity_id = ANY(%s) AND model = %s)
-            """,
-            [current_tenant(), entity_type, list(entity_ids), list(but), settings.EMBEDDING_MODEL],
-        )
+    """Deletes the entities' tasks of no model among `models` (None: of whichever), and those of `done` pairs."""
+    cursor.execute(
+        """
+        DELETE FROM embeddings_embeddingtask
+        WHERE tenant_id = %(tenant)s AND entity_type = %(type)s AND entity_id = ANY(%(ids)s) AND (
+            NOT model = ANY(%(models)s::text[])
+            OR (entity_id, model) IN (SELECT * FROM unnest(%(done_ids)s::uuid[], %(done_models)s::text[])))
+        """,
+        {
+            "tenant": current_tenant(),
+            "type": entity_type,
+            "ids": list(entity_ids),
+            "models": None if models is None else list(models),
+            "done_ids": [entity_id for entity_id, _ in done],
+            "done_models": [model for _, model in done],
+        },
+    )
 
 
-def claim(limit: int) -> list[Task]:
-    """Claims up to `limit` due tasks of all tenants for one lease; needs the worker's login. Counts the attempt.
+def claim(limit: int, *, but: Container[str] = ()) -> list[Task]:
+    """Claims up to `limit` due tasks of all tenants for one lease, of the models that have a slot and are not among `but`;
+    needs the worker's login. Counts the attempt.
 
     A task whose worker died is due again when its lease ends. It may be what killed the worker, so it is claimed
     alone: others must not die with it, and be counted, again and again.
     """
+    by_model = {slot.model: slot for slot in slots.kept() if slot.model not in but}
     with connection.cursor() as cursor:
         cursor.execute(
             """
             WITH due AS MATERIALIZED (
                 SELECT id, status FROM embeddings_embeddingtask
-                WHERE status <> 'failed' AND next_attempt_at <= now() AND model = %(model)s AND entity_type = ANY(%(types)s)
+                WHERE status <> 'failed' AND next_attempt_at <= now() AND model = ANY(%(models)s) AND entity_type = ANY(%(types)s)
                 ORDER BY priority, next_attempt_at
                 LIMIT %(limit)s FOR UPDATE SKIP LOCKED
             ), abandoned AS (
@@ -227,17 +254,18 @@ def claim(limit: int) -> list[Task]:
                 next_attempt_at = now() + make_interval(secs => %(lease)s)
             WHERE id IN (SELECT id FROM abandoned UNION ALL
                          SELECT id FROM due WHERE NOT EXISTS (SELECT FROM abandoned))
-            RETURNING id, tenant_id, entity_type, entity_id, source_hash, attempts, claim_id
+            RETURNING id, tenant_id, entity_type, entity_id, source_hash, attempts, claim_id, model
             """,
             {
                 "claim": uuid.uuid4(),
                 "lease": settings.EMBEDDING_LEASE,
                 "limit": limit,
-                "model": settings.EMBEDDING_MODEL,
+                "models": list(by_model),
                 "types": [entity.type for entity in registry.all_entities()],
             },
         )
-        return [Task(*row) for row in cursor.fetchall()]
+        rows: list[tuple[Any, ...]] = [(*row[:-1], by_model[row[-1]]) for row in cursor.fetchall()]
+        return [Task(*row) for row in rows]
 
 
 def extend(tasks: Sequence[Task]) -> None:
@@ -249,8 +277,8 @@ def extend(tasks: Sequence[Task]) -> None:
 
 
 def store(entity: EmbeddedEntity, results: Sequence[Embedded]) -> int:
-    """Stores the vectors of one tenant's tasks that are still ours and still wanted, and deletes those tasks; returns
-    how many.
+    """Stores the vectors of one tenant's tasks in one slot that are still ours and still wanted, and deletes those tasks;
+    returns how many.
 
     The compare-and-set is on the embedding's tenant, id, active and source hash, the fence on the task's claim id and
     hash. A result that fails either is dropped without a trace: somebody newer is responsible (EMB-4).
@@ -270,8 +298,8 @@ def _store(
     with tenant_context(tenant_id), connection.cursor() as cursor:
         arguments: dict[str, Any] = {
             "tenant": tenant_id,
-            "slot": SERVING_SLOT,
-            "model": settings.EMBEDDING_MODEL,
+            "slot": results[0].task.slot.number,
+            "model": results[0].task.slot.model,
             "entities": [result.task.entity_id for result in results],
             "hashes": [result.task.source_hash for result in results],
             "tasks": [result.task.id for result in results],
@@ -369,7 +397,7 @@ def fail(entity: EmbeddedEntity, task: Task, *, error: str) -> None:
             SELECT 1 FROM {entity.table}
             WHERE tenant_id = %s AND entity_id = %s AND slot = %s AND source_hash = %s FOR UPDATE
             """,
-            [current_tenant(), task.entity_id, SERVING_SLOT, task.source_hash],
+            [current_tenant(), task.entity_id, task.slot.number, task.source_hash],
         )
         cursor.execute(
             """
@@ -386,7 +414,7 @@ def fail(entity: EmbeddedEntity, task: Task, *, error: str) -> None:
                     status = CASE WHEN vector_hash = source_hash THEN 'ready' ELSE 'failed' END
                 WHERE tenant_id = %s AND entity_id = %s AND slot = %s AND source_hash = %s
                 """,
-                [error[:ERROR_LENGTH], current_tenant(), task.entity_id, SERVING_SLOT, task.source_hash],
+                [error[:ERROR_LENGTH], current_tenant(), task.entity_id, task.slot.number, task.source_hash],
             )
 
 
@@ -402,4 +430,4 @@ def forget(entity_type: str, entity_ids: Sequence[uuid.UUID]) -> None:
             """,
             [current_tenant(), ids],
         )
-        _forget(cursor, entity_type, ids)
+        _forget(cursor, entity_type, ids, [], [])

@@ -1,45 +1,73 @@
-"""The net under the net: finds embeddings that wait without a task, whatever bug or restore left them so.
+"""The net under the net: finds embeddings that wait without a task, whatever bug or restore left them so, and those that a
+newly taken slot does not have yet (EMB-10).
 
-Runs every few minutes from beat and at the start of a worker; a healthy catalogue costs one index scan a tenant.
+Runs every few minutes from beat and at the start of a worker; a healthy catalogue costs one index scan a tenant and slot.
 """
 
 from __future__ import annotations
 
-from django.conf import settings
+from uuid import UUID
+
 from django.db import connection
 
-from embeddings import queue, registry
-from embeddings.queue import SERVING_SLOT
+from embeddings import queue, registry, slots
+from embeddings.slots import Slot
 from portal.tenancy.context import current_tenant, tenant_context
 
 LIMIT = 1000
 
 
 def reconcile() -> int:
-    """Queues what is `pending` without a live task, in every tenant; returns how many. Needs the worker's login."""
+    """Queues what is `pending` without a live task, and what only the serving slot has, in every tenant; returns how many.
+    Needs the worker's login."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT id FROM tenancy_tenant ORDER BY id")
         tenants = [row[0] for row in cursor.fetchall()]
+    serving, *others = slots.kept()
     repaired = 0
     for tenant_id in tenants:
         for entity in registry.all_entities():
-            with tenant_context(tenant_id):
-                repaired += _requeue_orphans(entity)
+            for slot in (serving, *others):
+                repaired += _repair(tenant_id, entity, slot, serving)
     return repaired
 
 
-def _requeue_orphans(entity: registry.EmbeddedEntity) -> int:
+def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, serving: Slot) -> int:
+    """In batches, each a transaction, by id: what cannot be repaired now does not hold up what can."""
+    repaired, after = 0, UUID(int=0)
+    while True:
+        with tenant_context(tenant_id):
+            ids = _orphans(entity, slot, serving, after)
+            if ids:
+                repaired += queue.ask_again(entity, ids, refresh=True, only=slot)
+        if len(ids) < LIMIT:
+            return repaired
+        after = ids[-1]
+
+
+def _orphans(entity: registry.EmbeddedEntity, slot: Slot, serving: Slot, after: UUID) -> list[UUID]:
+    # In the serving slot `e` and `o` are the same row, so only a waiting one is found.
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
-            SELECT e.entity_id FROM {entity.table} e
-            WHERE e.tenant_id = %s AND e.active AND e.slot = %s AND e.status = 'pending' AND NOT EXISTS (
-                SELECT 1 FROM embeddings_embeddingtask t
-                WHERE t.tenant_id = e.tenant_id AND t.entity_type = %s AND t.entity_id = e.entity_id AND t.model = %s
-                    AND t.status <> 'failed')
-            ORDER BY e.entity_id LIMIT %s
+            SELECT e.entity_id FROM {entity.table} e LEFT JOIN {entity.table} o
+                ON o.tenant_id = e.tenant_id AND o.entity_id = e.entity_id AND o.slot = %(slot)s
+            WHERE e.tenant_id = %(tenant)s AND e.active AND e.slot = %(serving)s AND e.entity_id > %(after)s
+                AND (o.id IS NULL OR o.source_hash <> e.source_hash OR NOT o.active OR o.status = 'pending')
+                AND NOT EXISTS (
+                    SELECT 1 FROM embeddings_embeddingtask t
+                    WHERE t.tenant_id = e.tenant_id AND t.entity_type = %(type)s AND t.entity_id = e.entity_id
+                        AND t.model = %(model)s AND t.status <> 'failed')
+            ORDER BY e.entity_id LIMIT %(limit)s
             """,
-            [current_tenant(), SERVING_SLOT, entity.type, settings.EMBEDDING_MODEL, LIMIT],
+            {
+                "tenant": current_tenant(),
+                "slot": slot.number,
+                "serving": serving.number,
+                "after": after,
+                "type": entity.type,
+                "model": slot.model,
+                "limit": LIMIT,
+            },
         )
-        ids = [row[0] for row in cursor.fetchall()]
-    return queue.ask_again(entity, ids, refresh=True)
+        return [row[0] for row in cursor.fetchall()]

@@ -21,11 +21,12 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from embeddings import queue, registry
-from embeddings.providers import EmbeddingProvider, ProviderError, Vectors, get_provider
+from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
 from embeddings.providers.validation import checked
 from embeddings.queue import Embedded, Task
 from embeddings.reconcile import reconcile
 from embeddings.registry import EmbeddedEntity
+from embeddings.slots import Slot
 from embeddings.text import source_hash
 from portal.tenancy.context import tenant_context
 
@@ -51,7 +52,8 @@ class Circuit:
         return max(0.0, self._closed_at - time.monotonic())
 
 
-circuit = Circuit()
+circuits: defaultdict[str, Circuit] = defaultdict(Circuit)
+"""One of each model, as two slots may have two providers."""
 
 
 @dataclass(slots=True)
@@ -68,36 +70,34 @@ class Drained:
 class _Run:
     """One drain while it runs."""
 
-    provider: EmbeddingProvider
     stop: threading.Event
     claimed: list[Task]
     done: Drained = field(default_factory=Drained)
 
-    @property
-    def over(self) -> bool:
-        return self.stop.is_set() or circuit.seconds_left() > 0
+    def is_over_for(self, slot: Slot) -> bool:
+        return self.stop.is_set() or circuits[slot.model].seconds_left() > 0
 
 
 def drain(
     *, stop: threading.Event | None = None, batches: int | None = None, claimed: list[Task] | None = None
 ) -> Drained:
-    """Works until no task is due, `stop` is set, the provider is in trouble, or `batches` are done.
+    """Works until no task is due, `stop` is set, all providers are in trouble, or `batches` are done.
 
     Once `stop` is set, the provider call in hand is the last one: its vectors are stored, all other claims given back.
     `claimed` is kept to the batch in hand, for a caller in another thread.
     """
-    provider = get_provider()
-    if provider is None:
+    if settings.EMBEDDING_PROVIDER == "disabled":
         return Drained()
-    run = _Run(provider, stop or threading.Event(), [] if claimed is None else claimed)
-    while not run.over and batches != 0:
-        run.claimed[:] = tasks = queue.claim(settings.EMBEDDING_BATCH_SIZE)
+    run = _Run(stop or threading.Event(), [] if claimed is None else claimed)
+    while not run.stop.is_set() and batches != 0:
+        in_trouble = {model for model, circuit in circuits.items() if circuit.seconds_left() > 0}
+        run.claimed[:] = tasks = queue.claim(settings.EMBEDDING_BATCH_SIZE, but=in_trouble)
         if not tasks:
             break
         batches = None if batches is None else batches - 1
         run.done.claimed += len(tasks)
         with _heartbeat(tasks):
-            for entity, own in _by_tenant_and_entity(tasks):
+            for entity, own in _alike(tasks):
                 try:
                     _work(run, entity, own)
                 except OperationalError as error:
@@ -132,8 +132,8 @@ def _heartbeat(tasks: Sequence[Task]) -> Iterator[None]:
 
 
 def _work(run: _Run, entity: EmbeddedEntity, tasks: list[Task]) -> None:
-    """Takes one tenant's tasks of one entity type to their end, whichever that is."""
-    if run.over:
+    """Takes one tenant's tasks of one entity type and slot to their end, whichever that is."""
+    if run.is_over_for(tasks[0].slot):
         _give_back(tasks)
         return
     for task in tasks:
@@ -153,14 +153,16 @@ def _work(run: _Run, entity: EmbeddedEntity, tasks: list[Task]) -> None:
 
 
 def _give_back(tasks: Sequence[Task]) -> None:
+    circuit = circuits[tasks[0].slot.model]
     queue.release(tasks, error=circuit.reason, delay=circuit.seconds_left())
 
 
-def _by_tenant_and_entity(tasks: Sequence[Task]) -> Iterator[tuple[EmbeddedEntity, list[Task]]]:
-    groups: dict[tuple[object, str], list[Task]] = defaultdict(list)
+def _alike(tasks: Sequence[Task]) -> Iterator[tuple[EmbeddedEntity, list[Task]]]:
+    """The tasks by tenant, entity type and slot."""
+    groups: dict[tuple[object, str, int], list[Task]] = defaultdict(list)
     for task in tasks:
-        groups[task.tenant_id, task.entity_type].append(task)
-    for (_, entity_type), own in groups.items():
+        groups[task.tenant_id, task.entity_type, task.slot.number].append(task)
+    for (_, entity_type, _), own in groups.items():
         yield registry.get(entity_type), own
 
 
@@ -182,22 +184,25 @@ def _current_texts(entity: EmbeddedEntity, tasks: list[Task]) -> list[tuple[Task
     if moved:
         # Changed between claim and now, and then asked for already; or by a write that forgot to ask.
         with tenant_context(tasks[0].tenant_id):
-            queue.ask_again(entity, moved, refresh=False)
+            queue.ask_again(entity, moved, refresh=False, only=tasks[0].slot)
     return current
 
 
 def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, str]]) -> None:
     """Embeds the texts of one tenant; a batch that fails is halved until the text that is to blame stands alone."""
     tasks = [task for task, _ in work]
-    if run.over:
+    slot = tasks[0].slot
+    if run.is_over_for(slot):
         _give_back(tasks)
         return
+    provider = slot.embedder()
+    assert provider is not None  # noqa: S101 - drain has looked at the setting
     try:
-        vectors = _embed(run.provider, [text for _, text in work])
+        vectors = _embed(provider, [text for _, text in work])
     except ProviderError as error:
         if error.provider_wide:
             pause = error.retry_after or settings.EMBEDDING_CIRCUIT_SECONDS
-            circuit.open(pause, str(error))
+            circuits[slot.model].open(pause, str(error))
             log.warning("The embedding provider is in trouble (%s); trying again in %.0f s.", error, pause)
             _give_back(tasks)
         elif len(work) > 1:
@@ -214,7 +219,7 @@ def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, s
     run.done.stored += queue.store(
         entity,
         [
-            Embedded(task, vector, run.provider.truncates(text))
+            Embedded(task, vector, provider.truncates(text))
             for (task, text), vector in zip(work, vectors, strict=True)
         ],
     )

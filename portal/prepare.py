@@ -10,6 +10,17 @@ import os
 import sys
 
 
+def _adopt_model() -> None:
+    from embeddings import slots
+
+    try:
+        if said := slots.adopt():
+            print(said)
+    except slots.SlotError as error:
+        # The portal runs all the same, with the models that it has.
+        print(error, file=sys.stderr)
+
+
 def main() -> int:
     """0, or 2 for a wrong setting and 4 for a database that does not answer, each with one sentence."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
@@ -24,6 +35,7 @@ def main() -> int:
         call_command("create_logins")
         call_command("migrate", interactive=False, verbosity=0)
         call_command("first_run")
+        _adopt_model()
     except ImproperlyConfigured as error:
         print(error, file=sys.stderr)
         return 2

@@ -126,6 +126,7 @@ CELERY_BEAT_SCHEDULE = {
 # "sentence-transformers", "disabled", or the dotted path of a class with the interface of embeddings.providers.base.
 EMBEDDING_PROVIDER = env.text("EMBEDDING_PROVIDER", "sentence-transformers")
 EMBEDDING_MODEL = env.text("EMBEDDING_MODEL", "all-MiniLM-L6-v2")
+EMBEDDING_URL = env.text("EMBEDDING_URL", "")
 EMBEDDING_DIMENSION = env.integer("EMBEDDING_DIMENSION", 384, low=384, high=384)  # the column is vector(384)
 EMBEDDING_BATCH_SIZE = env.integer("EMBEDDING_BATCH_SIZE", 32, low=1, high=512)
 EMBEDDING_THREADS = env.integer("EMBEDDING_THREADS", 1, low=1, high=64)

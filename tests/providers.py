@@ -114,3 +114,12 @@ class PoisonEmbedder(HashEmbedder):
             if "poison" in text:
                 raise ProviderError("this text cannot be embedded", permanent="permanent poison" in text)
         return np.stack([hash_vector(text, self.dimension) for text in texts])
+
+
+class ModelEmbedder(HashEmbedder):
+    """Vectors that depend on the model as well as on the text: those of two models have nothing in common."""
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
+        if kind == "passage":
+            self.note(texts)
+        return np.stack([hash_vector(f"{self.model} {text}", self.dimension) for text in texts])

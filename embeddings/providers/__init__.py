@@ -19,21 +19,26 @@ BUILT_IN = {"sentence-transformers": "embeddings.providers.sentence_transformers
 DISABLED = "disabled"
 
 
-def get_provider() -> EmbeddingProvider | None:
-    """The provider that the settings name, or None when embeddings are disabled. Raises ImproperlyConfigured.
+def get_provider(
+    *, provider: str | None = None, model: str | None = None, url: str | None = None
+) -> EmbeddingProvider | None:
+    """The provider of a model, the settings' one by default, or None when embeddings are disabled. Raises
+    ImproperlyConfigured.
 
-    A process has one provider for each choice of settings. The model is loaded by the first text, not here.
+    A process has one provider for each choice. The model is loaded by the first text, not here.
     """
     if settings.EMBEDDING_PROVIDER == DISABLED:
         return None
-    return _provider(
-        settings.EMBEDDING_PROVIDER,
-        model=settings.EMBEDDING_MODEL,
-        dimension=settings.EMBEDDING_DIMENSION,
-        batch_size=settings.EMBEDDING_BATCH_SIZE,
-        threads=settings.EMBEDDING_THREADS,
-        timeout=settings.EMBEDDING_TIMEOUT,
-    )
+    options: dict[str, object] = {
+        "model": model or settings.EMBEDDING_MODEL,
+        "dimension": settings.EMBEDDING_DIMENSION,
+        "batch_size": settings.EMBEDDING_BATCH_SIZE,
+        "threads": settings.EMBEDDING_THREADS,
+        "timeout": settings.EMBEDDING_TIMEOUT,
+    }
+    if address := url or settings.EMBEDDING_URL:
+        options["url"] = address
+    return _provider(provider or settings.EMBEDDING_PROVIDER, **options)
 
 
 @lru_cache

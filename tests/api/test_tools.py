@@ -183,7 +183,7 @@ def test_api_1_a_page_of_tools_costs_a_fixed_number_of_statements(
 ) -> None:
     for number in range(30):
         tool_of(f"tool_{number}")
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(13):
         assert len(agent.get(f"{TOOLS}?limit=30").json()["results"]) == 30
 
 

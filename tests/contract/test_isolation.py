@@ -26,6 +26,7 @@ SHARED = {
     "django_session", "django_admin_log",  # of a person
     "django_content_type", "django_migrations",  # of the code
     "tenancy_tenant",  # isolated by its own id
+    "embeddings_embeddingmodel",  # which models the installation has vectors of
     "pghistory_context",  # unused, and closed to both logins
 }  # fmt: skip
 UNIQUE_WITHOUT_TENANT = {

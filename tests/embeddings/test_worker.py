@@ -214,13 +214,13 @@ class TestTheProviderIsDown:
         }
         assert "the provider cannot be reached" in {task["last_error"] for task in pipeline.tasks()}
         assert pipeline.work().claimed == 0  # the circuit is open
-        assert 25 < worker.circuit.seconds_left() <= 30
+        assert 25 < worker.circuits["model-1"].seconds_left() <= 30
 
     def test_all_becomes_ready_after_its_return_EMB_5(self, pipeline: Pipeline, down: Path) -> None:
         pks = [pipeline.add(f"Text {number}.") for number in range(10)]
         for _ in range(20):  # many more outages than a row has attempts
             pipeline.work()
-            worker.circuit.close()
+            worker.circuits.clear()
             pipeline.make_due()
         down.unlink()
         pipeline.work()
@@ -254,7 +254,7 @@ class TestTheProviderIsDown:
         pipeline.work()
         assert calls == 2
         assert {(task["status"], task["attempts"]) for task in pipeline.tasks()} == {("pending", 0)}
-        assert 5 < worker.circuit.seconds_left() <= 7
+        assert 5 < worker.circuits["model-1"].seconds_left() <= 7
 
     def test_the_circuit_closes_by_itself(self) -> None:
         circuit = Circuit()

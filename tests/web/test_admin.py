@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from django.apps import apps
 from django.contrib import admin
@@ -20,7 +21,8 @@ from tools.models import ManualOverride, Tool, ToolEmbedding
 
 OURS = [
     "tenancy.Tenant", "tenancy.Membership", "tenancy.ApiKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
-    "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask", "tools.SourceEvent",
+    "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask",
+    "embeddings.EmbeddingModel", "tools.SourceEvent",
     "tools.ToolEvent", "tools.ManualOverrideEvent",
 ]  # fmt: skip
 READ_ONLY = [
@@ -40,9 +42,15 @@ def superuser(tenant: Tenant) -> Client:
 
 
 @pytest.fixture
-def a_row_of_everything(imported_tool: Tool) -> None:
+def a_row_of_everything(imported_tool: Tool, admin_database: psycopg.Connection[Any]) -> Iterator[None]:
     services.update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
     ApiKey.objects.create(name="k", prefix="tp_x", digest=b"1", scopes=["search:read"])
+    # The application may not write what serves.
+    admin_database.execute(
+        "INSERT INTO embeddings_embeddingmodel (slot, model, provider, url, serves) VALUES (0, 'm', 'p', '', true)"
+    )
+    yield
+    admin_database.execute("DELETE FROM embeddings_embeddingmodel")
 
 
 def address(label: str, page: str, *arguments: Any) -> str:

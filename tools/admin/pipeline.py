@@ -8,7 +8,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from embeddings.models import EmbeddingTask
+from embeddings.models import EmbeddingModel, EmbeddingTask
 from tools import services
 from tools.admin.base import ReadOnlyAdmin
 from tools.models import ToolEmbedding
@@ -40,3 +40,10 @@ class ToolEmbeddingAdmin(ReadOnlyAdmin):
 class EmbeddingTaskAdmin(ReadOnlyAdmin):
     list_display = ("entity_type", "entity_id", "status", "attempts", "next_attempt_at", "last_error")
     list_filter = ("status", "entity_type", "priority")
+
+
+@admin.register(EmbeddingModel)
+class EmbeddingModelAdmin(ReadOnlyAdmin):
+    """To look at; `manage.py embedding_model` switches and drops."""
+
+    list_display = ("model", "slot", "serves", "provider", "created_at")

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from embeddings.queue import SERVING_SLOT
+from embeddings import slots
 from portal.bodies import DocumentForm
 from portal.problems import Problem
 from portal.tenancy.context import tenant_context
@@ -44,7 +44,7 @@ def caller_of(request: Request) -> Caller:
 
 def visible_tools(caller: Caller) -> QuerySet[Tool]:
     """The tools that this key may see one by one, with what a full answer needs; private ones only if it may edit."""
-    serving = ToolEmbedding.objects.filter(slot=SERVING_SLOT).defer("vector")
+    serving = ToolEmbedding.objects.filter(slot=slots.serving().number).defer("vector")
     tools: QuerySet[Tool] = Tool.objects.select_related("source").prefetch_related(
         Prefetch("embeddings", serving)
     )

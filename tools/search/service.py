@@ -17,9 +17,10 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from embeddings.providers import ProviderError, get_provider
+from embeddings import slots
+from embeddings.providers import ProviderError
 from embeddings.providers.validation import checked
-from embeddings.queue import SERVING_SLOT
+from embeddings.slots import Slot
 from portal.tenancy.context import current_tenant, tenant_context
 from tools.models import Source
 from tools.search import ranking
@@ -59,13 +60,14 @@ WHERE tool.tenant_id = %s AND tool.id = ANY(%s)
 def search(tenant_id: UUID, query: SearchQuery) -> SearchAnswer:
     """The best tools of the tenant for the question. Raises only what the database raises."""
     started = time.perf_counter()
-    vector, degraded = _query_vector(query.text)
+    slot = slots.serving()
+    vector, degraded = _query_vector(slot, query.text)
     embedded = time.perf_counter()
     with tenant_context(tenant_id):
-        candidates = _candidates(vector, query)
+        candidates = _candidates(slot, vector, query)
         found = time.perf_counter()
         ranked = ranking.best(candidates, top_k=query.top_k)
-        tools = _tools([candidate.tool_id for candidate in ranked])
+        tools = _tools(slot, [candidate.tool_id for candidate in ranked])
     hits = ranking.hits(ranked, tools)
     ended = time.perf_counter()
     return SearchAnswer(
@@ -91,22 +93,22 @@ def _mode(vector: str | None, candidates: Sequence[Candidate]) -> str:
     return "hybrid" if worded else "semantic"
 
 
-def _query_vector(text: str) -> tuple[str | None, tuple[str, ...]]:
+def _query_vector(slot: Slot, text: str) -> tuple[str | None, tuple[str, ...]]:
     """The vector in pgvector's text form, or None with the reason."""
     if not settings.SEARCH_SEMANTIC:
         return None, ("semantic_search_off",)
     if settings.EMBEDDING_PROVIDER == "disabled":
         return None, ("embedding_disabled",)
     try:
-        return _embedded(settings.EMBEDDING_PROVIDER, settings.EMBEDDING_MODEL, text), ()
+        return _embedded(slot, text), ()
     except ProviderError as error:
         log.warning("Searching by keyword alone: %s", error)
         return None, ("embedding_unavailable",)
 
 
 @lru_cache(maxsize=settings.SEARCH_QUERY_CACHE)
-def _embedded(provider_name: str, model: str, text: str) -> str:
-    provider = get_provider()
+def _embedded(slot: Slot, text: str) -> str:
+    provider = slot.embedder()
     assert provider is not None  # noqa: S101 - the caller has looked at the setting
     try:
         vectors = provider.embed([text], "query")
@@ -117,13 +119,13 @@ def _embedded(provider_name: str, model: str, text: str) -> str:
     return _VECTOR_TEXT % tuple(checked(vectors, 1, settings.EMBEDDING_DIMENSION)[0].tolist())
 
 
-def _candidates(vector: str | None, query: SearchQuery) -> list[Candidate]:
+def _candidates(slot: Slot, vector: str | None, query: SearchQuery) -> list[Candidate]:
     arguments: dict[str, Any] = {
         "query_vector": vector,
         "query_text": query.text,
         "max_results": max(30, 2 * query.top_k),
         "fusion": settings.SEARCH_FUSION,
-        "vector_slot": SERVING_SLOT,
+        "vector_slot": slot.number,
         "exact_limit": settings.SEARCH_EXACT_LIMIT,
         **_filter_arguments(query.filters),
     }
@@ -149,8 +151,8 @@ def _filter_arguments(filters: SearchFilters) -> dict[str, Any]:
     return applied
 
 
-def _tools(ids: list[UUID]) -> dict[UUID, dict[str, Any]]:
+def _tools(slot: Slot, ids: list[UUID]) -> dict[UUID, dict[str, Any]]:
     with connection.cursor() as cursor:
-        cursor.execute(_TOOLS, [SERVING_SLOT, current_tenant(), ids])
+        cursor.execute(_TOOLS, [slot.number, current_tenant(), ids])
         names = [column.name for column in cursor.description]
         return {row[0]: dict(zip(names, row, strict=True)) for row in cursor.fetchall()}

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db.models import Prefetch
 from django.utils import timezone
 
+from embeddings import slots
 from embeddings.models import EmbeddingTask, TaskStatus
 from tools import embedding
 from tools.models import Tool, ToolEmbedding
@@ -45,7 +46,9 @@ BADGES = {
 
 def with_embeddings() -> Prefetch[str]:
     """The embeddings of many tools, never with their vectors."""
-    return Prefetch("embeddings", queryset=ToolEmbedding.objects.filter(slot=0).defer("vector"))
+    return Prefetch(
+        "embeddings", queryset=ToolEmbedding.objects.filter(slot=slots.serving().number).defer("vector")
+    )
 
 
 def embedding_of(tool: Tool) -> ToolEmbedding | None:
@@ -116,7 +119,7 @@ def card_of(tool: Tool) -> Card:
     row = embedding_of(tool)
     badge = badge_of(tool)
     task = EmbeddingTask.objects.filter(
-        entity_type=embedding.ENTITY.type, entity_id=tool.pk, model=settings.EMBEDDING_MODEL
+        entity_type=embedding.ENTITY.type, entity_id=tool.pk, model=slots.serving().model
     ).first()
     return Card(tool, badge, row, task, _phase(badge, task), settings.EMBEDDING_MAX_ATTEMPTS)
 

@@ -1,0 +1,49 @@
+"""Shows which models the catalogue has vectors of, switches to the second one (and back), or drops it (EMB-10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from embeddings import slots
+from portal.tenancy.commands import REFUSED, PortalCommand
+
+
+class Command(PortalCommand):
+    help = __doc__
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("action", choices=("status", "switch", "drop"), nargs="?", default="status")
+
+    def run(self, **options: Any) -> None:
+        try:
+            if options["action"] == "switch":
+                said = f"{slots.switch().model} serves now. Run the same command again to go back."
+            elif options["action"] == "drop":
+                said = f"The vectors of {slots.drop().model} are deleted."
+            else:
+                said = ""
+        except slots.SlotError as error:
+            self.stop(REFUSED, str(error))
+        found = slots.completeness()
+        models = [{"slot": slot.number, "model": slot.model, "serves": slot.serves} for slot in slots.kept()]
+        progress = (
+            {
+                "total": found.total,
+                "ready": found.ready,
+                "failed": found.failed,
+                "complete": found.is_complete,
+            }
+            if found
+            else None
+        )
+        lines = [
+            f"slot {row['slot']}: {row['model']}{' (serves)' if row['serves'] else ''}" for row in models
+        ]
+        if found:
+            lines.append(
+                f"{found.ready:,} of {found.total:,} vectors are in both slots, {found.failed:,} failed"
+            )
+        self.show(options, {"models": models, "progress": progress}, "\n".join(filter(None, [said, *lines])))

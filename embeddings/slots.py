@@ -1,0 +1,220 @@
+"""The models that the catalogue has vectors of, and which of them serves (EMB-10).
+
+Two slots: one serves, the other may be filled with a second model's vectors while every write goes on keeping both. One
+switch then changes which one serves, and one switch back, as long as the old slot is not dropped. Vectors of two slots
+never meet: a search embeds its question with the model of the slot that it reads.
+
+Before the first start has written a row, slot 0 serves the model that the settings name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from embeddings import registry
+from embeddings.models import EmbeddingModel
+from embeddings.providers import EmbeddingProvider, get_provider
+from embeddings.registry import EmbeddedEntity
+from portal.tenancy.context import current_tenant, tenant_context
+
+MAX_MISSING = 0.005
+"""The share of the serving vectors that the slot which is to serve next may lack: failed ones (EMB-10), or of edits that
+are just being embedded."""
+REMEMBERED_SECONDS = 0.5
+"""How long a process may go on searching in the slot that served before; its rows stay until they are dropped."""
+
+
+class SlotError(Exception):
+    """A change of slots that cannot be made; the message says why in the operator's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A model and where its vectors stand. `provider` and `url` say how the model is reached."""
+
+    number: int
+    model: str
+    provider: str
+    url: str
+    serves: bool
+
+    def embedder(self) -> EmbeddingProvider | None:
+        """The provider of this slot's model; None when embeddings are disabled."""
+        return get_provider(provider=self.provider, model=self.model, url=self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """How many of the vectors that serve, of all tenants, the other slot has too, and of how many it has given up."""
+
+    total: int
+    ready: int
+    failed: int
+
+    @property
+    def is_complete(self) -> bool:
+        return self.total - self.ready <= MAX_MISSING * self.total
+
+
+def kept() -> list[Slot]:
+    """The slots whose embeddings follow every write, the serving one first."""
+    return [_slot(row) for row in _rows()]
+
+
+def _rows() -> list[EmbeddingModel]:
+    first = EmbeddingModel(slot=0, model=settings.EMBEDDING_MODEL, serves=True)
+    return list(EmbeddingModel.objects.order_by("-serves")) or [first]
+
+
+def _slot(row: EmbeddingModel) -> Slot:
+    # How to reach the model that the settings name is theirs to say: its runtime or address may change, the model not.
+    if row.model == settings.EMBEDDING_MODEL:
+        return Slot(row.slot, row.model, settings.EMBEDDING_PROVIDER, settings.EMBEDDING_URL, row.serves)
+    return Slot(row.slot, row.model, row.provider, row.url, row.serves)
+
+
+def serving() -> Slot:
+    """The slot that answers searches, as it was at most half a second ago: a search costs no query for it."""
+    global _remembered  # noqa: PLW0603 - one memory a process
+    row, until = _remembered
+    if row is None or time.monotonic() >= until:
+        row = _rows()[0]
+        _remembered = row, time.monotonic() + REMEMBERED_SECONDS
+    return _slot(row)
+
+
+_remembered: tuple[EmbeddingModel | None, float] = None, 0.0
+
+
+def forget() -> None:
+    """Looks again which slot serves at the next search of this process."""
+    global _remembered  # noqa: PLW0603 - see `serving`
+    _remembered = None, 0.0
+
+
+def adopt() -> str:
+    """Gives the model that the settings name a slot, if it has none; returns a sentence about it, or "".
+
+    The first model serves at once. A second one is filled by the workers' reconciler, without a switch.
+    """
+    if settings.EMBEDDING_PROVIDER == "disabled":
+        return ""
+    model = settings.EMBEDDING_MODEL
+    with transaction.atomic():
+        rows = {row.slot: row for row in EmbeddingModel.objects.select_for_update().order_by("slot")}
+        known = next((row for row in rows.values() if row.model == model), None)
+        if known is not None:
+            EmbeddingModel.objects.filter(pk=known.pk).update(
+                provider=settings.EMBEDDING_PROVIDER, url=settings.EMBEDDING_URL
+            )
+            return ""
+        free = next((number for number in (0, 1) if number not in rows), None)
+        if free is None:
+            raise SlotError(
+                f"EMBEDDING_MODEL={model} has no slot: vectors are kept of {rows[0].model} and {rows[1].model}. "
+                "Drop the one that does not serve: manage.py embedding_model drop"
+            )
+        if rows:
+            _clear(free)
+        EmbeddingModel.objects.create(
+            slot=free,
+            model=model,
+            provider=settings.EMBEDDING_PROVIDER,
+            url=settings.EMBEDDING_URL,
+            serves=not rows,
+        )
+    if not rows:
+        return ""
+    return (
+        f"The workers now make vectors of {model} beside those of {next(iter(rows.values())).model}, which serve until "
+        "you switch: manage.py embedding_model switch"
+    )
+
+
+def completeness() -> Completeness | None:
+    """How far the slot that does not serve is, over all tenants; None where there is none. Needs a login that may list the
+    tenants (the worker's or the owner's)."""
+    slots = kept()
+    if len(slots) < 2:
+        return None
+    total = ready = failed = 0
+    for entity in _in_every_tenant():
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"""
+                SELECT count(*), count(*) FILTER (WHERE o.status = 'ready' AND o.source_hash = e.source_hash),
+                    count(*) FILTER (WHERE o.status = 'failed' AND o.source_hash = e.source_hash)
+                FROM {entity.table} e LEFT JOIN {entity.table} o
+                    ON o.tenant_id = e.tenant_id AND o.entity_id = e.entity_id AND o.slot = %s
+                WHERE e.tenant_id = %s AND e.slot = %s AND e.active AND e.status = 'ready'
+                """,
+                [slots[1].number, current_tenant(), slots[0].number],
+            )
+            counts = cursor.fetchone()
+        total, ready, failed = total + counts[0], ready + counts[1], failed + counts[2]
+    return Completeness(total, ready, failed)
+
+
+def _in_every_tenant() -> Iterator[EmbeddedEntity]:
+    """Each entity type, inside the context of each tenant in turn."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM tenancy_tenant ORDER BY id")
+        tenants = [row[0] for row in cursor.fetchall()]
+    for tenant_id in tenants:
+        for entity in registry.all_entities():
+            with tenant_context(tenant_id):
+                yield entity
+
+
+def switch() -> Slot:
+    """Lets the other slot serve, and keeps the present one for the way back. Raises SlotError if it is not complete."""
+    with transaction.atomic():
+        list(EmbeddingModel.objects.select_for_update().order_by("slot"))
+        found = completeness()
+        if found is None:
+            raise SlotError(
+                "There is no second model to switch to. Set EMBEDDING_MODEL to it and start the portal again."
+            )
+        now, then = kept()
+        if not found.is_complete:
+            raise SlotError(
+                f"{then.model} is not complete: {found.ready:,} of {found.total:,} vectors are ready, {found.failed:,} failed."
+            )
+        EmbeddingModel.objects.filter(slot=now.number).update(serves=False)
+        EmbeddingModel.objects.filter(slot=then.number).update(serves=True)
+    forget()
+    return then
+
+
+def drop() -> Slot:
+    """Gives up the slot that does not serve: its vectors and tasks are deleted, and there is no way back to it. Needs the
+    owner's login."""
+    with transaction.atomic():
+        list(EmbeddingModel.objects.select_for_update().order_by("slot"))
+        slots = kept()
+        if len(slots) < 2:
+            raise SlotError("Only one model has vectors, and it serves.")
+        gone = slots[1]
+        EmbeddingModel.objects.filter(slot=gone.number).delete()
+    _clear(gone.number)
+    return gone
+
+
+def _clear(number: int) -> None:
+    """Deletes what a slot without a model holds. What a write was adding just then goes when the slot is taken again."""
+    for entity in _in_every_tenant():
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"DELETE FROM {entity.table} WHERE tenant_id = %s AND slot = %s", [current_tenant(), number]
+            )
+            cursor.execute(
+                """
+                DELETE FROM embeddings_embeddingtask WHERE tenant_id = %s AND entity_type = %s AND NOT model = ANY(%s)
+                """,
+                [current_tenant(), entity.type, [slot.model for slot in kept()]],
+            )
