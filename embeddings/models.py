@@ -70,9 +70,9 @@ class EmbeddingTask(TenantModel):
             ),
         ]
         indexes: ClassVar[list[models.Index]] = [
-            # Serves EmbeddingQueue.claim: what may be worked on now, most urgent first.
+            # Serves queue.claim: what may be worked on now, tenant by tenant, most urgent first.
             models.Index(
-                fields=["priority", "next_attempt_at"],
+                fields=["tenant", "priority", "next_attempt_at"],
                 condition=~models.Q(status="failed"),
                 name="embedding_task_due",
             ),

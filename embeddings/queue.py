@@ -29,6 +29,8 @@ from portal.tenancy.context import current_tenant, tenant_context
 
 ERROR_LENGTH = 500
 
+_DUE = "status <> 'failed' AND next_attempt_at <= now() AND model = ANY(%(models)s) AND entity_type = ANY(%(types)s)"
+
 # Tasks whose claim still holds. A row that somebody else has locked is theirs now, or comes back with its lease's end.
 _OURS = """
     SELECT t.id FROM embeddings_embeddingtask t
@@ -234,18 +236,27 @@ def claim(limit: int, *, but: Container[str] = ()) -> list[Task]:
     """Claims up to `limit` due tasks of all tenants for one lease, of the models that have a slot and are not among `but`;
     needs the worker's login. Counts the attempt.
 
+    The most urgent priority first, and in it every tenant that has something due in equal parts, so that one tenant's
+    backfill does not hold up another's.
+
     A task whose worker died is due again when its lease ends. It may be what killed the worker, so it is claimed
     alone: others must not die with it, and be counted, again and again.
     """
     by_model = {slot.model: slot for slot in slots.kept() if slot.model not in but}
     with connection.cursor() as cursor:
         cursor.execute(
-            """
-            WITH due AS MATERIALIZED (
-                SELECT id, status FROM embeddings_embeddingtask
-                WHERE status <> 'failed' AND next_attempt_at <= now() AND model = ANY(%(models)s) AND entity_type = ANY(%(types)s)
-                ORDER BY priority, next_attempt_at
-                LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+            f"""
+            WITH served AS MATERIALIZED (
+                SELECT id, (%(limit)s + count(*) OVER () - 1) / count(*) OVER () AS share FROM tenancy_tenant AS tenant
+                WHERE EXISTS (SELECT FROM embeddings_embeddingtask WHERE tenant_id = tenant.id AND {_DUE})
+                ORDER BY random() LIMIT %(limit)s
+            ), first AS MATERIALIZED (
+                SELECT task.* FROM served CROSS JOIN LATERAL (
+                    SELECT id, status, priority FROM embeddings_embeddingtask WHERE tenant_id = served.id AND {_DUE}
+                    ORDER BY priority, next_attempt_at LIMIT served.share FOR UPDATE SKIP LOCKED
+                ) AS task
+            ), due AS (
+                SELECT id, status FROM first WHERE priority = (SELECT min(priority) FROM first) LIMIT %(limit)s
             ), abandoned AS (
                 SELECT id FROM due WHERE status = 'running' LIMIT 1
             )

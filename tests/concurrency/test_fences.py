@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import DatabaseError, transaction
@@ -214,9 +215,33 @@ class TestClaims:
     def test_without_skip_locked_the_workers_stand_in_line_EMB_4(self, pipeline: Pipeline) -> None:
         for number in range(8):
             pipeline.add(f"Text {number}.")
-        everybody_waits = ("LIMIT %(limit)s FOR UPDATE SKIP LOCKED", "LIMIT %(limit)s FOR UPDATE")
+        everybody_waits = ("served.share FOR UPDATE SKIP LOCKED", "served.share FOR UPDATE")
         with pytest.raises((threading.BrokenBarrierError, DatabaseError)), mutant(*everybody_waits):
             self.together(pipeline, workers=2, limit=4)
+
+    def test_one_tenants_backfill_does_not_hold_up_anothers_EMB_4(
+        self, pipeline: Pipeline, make_tenant: Callable[..., Any]
+    ) -> None:
+        other = Pipeline(make_tenant().pk, pipeline.owner)
+        for number in range(40):
+            pipeline.add(f"Text {number}.")
+        late = [other.add(f"Text {number}.") for number in range(3)]
+        pipeline.owner.execute("UPDATE embeddings_embeddingtask SET priority = 10")
+
+        def claim() -> list[UUID]:
+            with login("DATABASE_WORKER_URL"), transaction.atomic():
+                tasks = [task.entity_id for task in queue.claim(8)]
+                transaction.set_rollback(True)
+            return tasks
+
+        # In the order of their asking all eight would be the first tenant's.
+        assert set(late) <= set(claim())
+        with mutant("/ count(*) OVER () AS share", "* 5 AS share"), pytest.raises(AssertionError):
+            for _ in range(20):  # which tenant comes first is drawn
+                assert set(late) <= set(claim())
+        # An edit of anybody is before all backfills.
+        pipeline.edit(edited := pipeline.add("Edited."), "Again.")
+        assert claim() == [edited]
 
     def test_a_claim_is_for_one_lease_and_due_tasks_only_EMB_4(
         self, pipeline: Pipeline, settings: Any
