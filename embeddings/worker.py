@@ -195,9 +195,9 @@ def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, s
     if run.is_over_for(slot):
         _give_back(tasks)
         return
-    provider = slot.embedder()
-    assert provider is not None  # noqa: S101 - drain has looked at the setting
     try:
+        provider = slot.embedder()
+        assert provider is not None  # noqa: S101 - drain has looked at the setting
         vectors = _embed(provider, [text for _, text in work])
     except ProviderError as error:
         if error.provider_wide:

@@ -6,6 +6,7 @@ where the environment says nothing. Nothing here imports Django's settings.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from pathlib import Path
@@ -38,6 +39,37 @@ def text(name: str, default: str | None = None) -> str:
             f"{name} is not set, and no embedded services were found in {STATE}. Run `make up`, or set {name}."
         )
     return default
+
+
+def secret(name: str) -> str:
+    """A key, or "": from the environment alone, never from a file of this folder, and never in an error."""
+    value = os.environ.get(name, "").strip()
+    if not all("!" <= character <= "~" for character in value):
+        raise ImproperlyConfigured(f"{name} holds characters that no HTTP header can carry.")
+    return value
+
+
+def http_url(name: str, *, needed_by: str) -> str:
+    """An http or https address without user and password, or "" where nothing needs one."""
+    value = text(name, "").strip()
+    if not value and not needed_by:
+        return ""
+    if not value:
+        raise ImproperlyConfigured(f"{needed_by} needs {name}, the address of the server.")
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ImproperlyConfigured(
+            f"{name} must be an http or https address, such as http://127.0.0.1:8080/v1."
+        )
+    if "@" in parts.netloc:
+        raise ImproperlyConfigured(
+            f"{name} must hold no user or password; a key goes into EMBEDDING_API_KEY."
+        )
+    return value
 
 
 def flag(name: str, *, default: bool) -> bool:
@@ -81,6 +113,12 @@ def choice(name: str, default: str, *, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise ImproperlyConfigured(f"{name} must be one of {', '.join(allowed)}, not {value!r}.")
     return value
+
+
+def need_package(module: str, *, needed_by: str, install: str) -> None:
+    """Refuses a choice whose package is not installed, with the command that installs it. Imports nothing."""
+    if importlib.util.find_spec(module) is None:
+        raise ImproperlyConfigured(f"{needed_by} needs {module.replace('_', '-')}: {install}")
 
 
 def words(name: str, default: str) -> list[str]:

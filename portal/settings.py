@@ -123,10 +123,33 @@ CELERY_BEAT_SCHEDULE = {
 }
 
 # --- Embeddings -----------------------------------------------------------------------------------------------------
-# "sentence-transformers", "disabled", or the dotted path of a class with the interface of embeddings.providers.base.
+# "sentence-transformers", "openai-compatible", "local-http", "disabled", or the dotted path of a class with the interface
+# of embeddings.providers.base.
 EMBEDDING_PROVIDER = env.text("EMBEDDING_PROVIDER", "sentence-transformers")
 EMBEDDING_MODEL = env.text("EMBEDDING_MODEL", "all-MiniLM-L6-v2")
-EMBEDDING_URL = env.text("EMBEDDING_URL", "")
+EMBEDDING_URL = env.http_url(
+    "EMBEDDING_URL",
+    needed_by=f"EMBEDDING_PROVIDER={EMBEDDING_PROVIDER}"
+    if EMBEDDING_PROVIDER in {"openai-compatible", "local-http"}
+    else "",
+)
+EMBEDDING_API_KEY = env.secret("EMBEDDING_API_KEY")  # sent to EMBEDDING_URL only
+# What e5-like models want before a text, spaces included: "query: ", "passage: ".
+EMBEDDING_QUERY_PREFIX = env.text("EMBEDDING_QUERY_PREFIX", "")
+EMBEDDING_PASSAGE_PREFIX = env.text("EMBEDDING_PASSAGE_PREFIX", "")
+# Of the model that has the other slot, while the settings name a new one (EMB-10).
+EMBEDDING_PREVIOUS_API_KEY = env.secret("EMBEDDING_PREVIOUS_API_KEY")
+EMBEDDING_PREVIOUS_QUERY_PREFIX = env.text("EMBEDDING_PREVIOUS_QUERY_PREFIX", "")
+EMBEDDING_PREVIOUS_PASSAGE_PREFIX = env.text("EMBEDDING_PREVIOUS_PASSAGE_PREFIX", "")
+# What runs the model of sentence-transformers: torch needs the extra [torch], has any model, and may use a GPU.
+EMBEDDING_RUNTIME = env.choice("EMBEDDING_RUNTIME", "onnx", allowed=("onnx", "torch"))
+if EMBEDDING_RUNTIME == "torch":
+    env.need_package(
+        "sentence_transformers",
+        needed_by="EMBEDDING_RUNTIME=torch",
+        install="pip install -r requirements/torch.in",
+    )
+EMBEDDING_DEVICE = env.choice("EMBEDDING_DEVICE", "auto", allowed=("auto", "cpu", "cuda"))  # torch's
 EMBEDDING_DIMENSION = env.integer("EMBEDDING_DIMENSION", 384, low=384, high=384)  # the column is vector(384)
 EMBEDDING_BATCH_SIZE = env.integer("EMBEDDING_BATCH_SIZE", 32, low=1, high=512)
 EMBEDDING_THREADS = env.integer("EMBEDDING_THREADS", 1, low=1, high=64)

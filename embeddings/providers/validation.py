@@ -20,7 +20,7 @@ def checked(vectors: ArrayLike, count: int, dimension: int) -> Vectors:
     with np.errstate(over="ignore"):  # too large a number becomes infinite, which is refused below
         try:
             array = np.asarray(vectors, dtype=np.float32)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ProviderError("The embedding provider's reply is no list of vectors.") from error
     if array.size and array.ndim != 2:
         raise ProviderError("The embedding provider's reply is no list of vectors.")

@@ -216,7 +216,7 @@ class TestGetProvider:
         settings.EMBEDDING_PROVIDER = name
         with pytest.raises(
             ImproperlyConfigured,
-            match=f"EMBEDDING_PROVIDER={name} is none of sentence-transformers, disabled",
+            match=f"EMBEDDING_PROVIDER={name} is none of sentence-transformers, openai-compatible, local-http, disabled",
         ):
             get_provider()
 

@@ -248,6 +248,21 @@ def test_trouble_of_one_provider_holds_up_no_other_EMB_10(second: Pipeline) -> N
     ]
 
 
+def test_a_model_that_this_process_cannot_have_costs_no_attempt_and_searches_go_on_by_words_EMB_10(
+    second: Pipeline, use: Use
+) -> None:
+    second.owner.execute("UPDATE embeddings_embeddingmodel SET provider = 'no.such.Provider' WHERE slot = 0")
+    slots.forget()
+    pk = second.add("New.")
+    second.work()
+    assert {(task["model"], task["attempts"], task["status"]) for task in second.tasks()} == {
+        ("model-1", 0, "pending")
+    }
+    answer = search(second.tenant_id, SearchQuery("New."))
+    assert (answer.mode, answer.degraded) == ("keyword", ("embedding_unavailable",))
+    assert pk in [hit.tool["id"] for hit in answer.hits]
+
+
 def test_the_command_says_how_far_the_second_model_is_and_switches_EMB_10(second: Pipeline) -> None:
     fill(second)
 

@@ -27,10 +27,13 @@ from portal.embedded import Services, start
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
 from portal.tenancy.models import Scope
+from tests.embeddings.conftest import embedder, pipeline, use
 from tests.embeddings.pipeline import check_in_step, login
 from tests.plugin import ROOT, process_environment
 from tools import embedding, services
 from tools.models import Tool
+
+__all__ = ["embedder", "pipeline", "use"]
 
 # Short pauses, so that a recovery that takes a minute in production takes seconds here.
 QUICK = {

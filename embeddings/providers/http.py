@@ -1,0 +1,228 @@
+"""What the providers behind HTTP have in common: one bounded POST, who is to blame when it fails (RELIABILITY rule 15),
+and the list of vectors of a reply. Which address is asked for what is in `openai_compatible.py` and `local_http.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import httpcore
+from django.core.exceptions import ImproperlyConfigured
+
+from embeddings.providers.base import Kind, ProviderError, Vectors
+
+CONNECT_SECONDS = 5.0
+MAX_REPLY = 8_000_000
+"""Bytes. 512 vectors of 384 numbers take 4 MB."""
+MAX_PAUSE = 3600.0
+"""Seconds. A Retry-After of days would stop the queue for a slip of somebody's clock."""
+MAX_MESSAGE = 200
+PROBE = "warm-up"
+"""A text that no provider has a reason to refuse."""
+
+TEXTS_FAULT = frozenset({400, 413, 422})
+"""The request was understood and refused: too long a text, too large a batch. The worker halves the batch."""
+UNCERTAIN = frozenset({408, 424, 500, 502, 504})
+"""Texts may cause these (424 is a failed run of the model), and so may an outage: a probe tells which. Every other
+status is the provider's: it is busy (429, 503), or key, address or name of the model are wrong (401, 403, 404)."""
+SECRET = frozenset({401, 403})
+"""What comes with these may repeat parts of a key, so that it is not shown."""
+
+
+class _Deadline(httpcore.NetworkStream):
+    """A stream that ends at a time: a timeout of each read alone lets a server send a byte now and then for ever."""
+
+    def __init__(self, stream: httpcore.NetworkStream, at: float) -> None:
+        self._stream, self._at = stream, at
+
+    def _within(self, timeout: float | None) -> float:
+        left = self._at - time.monotonic()
+        return max(0.001, min(left, timeout or left))
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        # Data that has arrived would be read however late it is, so the time is looked at first.
+        if time.monotonic() >= self._at:
+            raise httpcore.ReadTimeout
+        return self._stream.read(max_bytes, self._within(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, self._within(timeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        return _Deadline(
+            self._stream.start_tls(ssl_context, server_hostname, self._within(timeout)), self._at
+        )
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _Backend(httpcore.SyncBackend):
+    def __init__(self, at: float) -> None:
+        self._at = at
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        return _Deadline(super().connect_tcp(host, port, timeout, local_address, socket_options), self._at)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """An embedding server. `timeout` bounds a whole call, in seconds; only the resolver of names has its own time.
+
+    Raises ImproperlyConfigured without an address; whether it is one is checked where the settings are read.
+    """
+
+    url: str
+    timeout: float
+    api_key: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.url:
+            raise ImproperlyConfigured("An embedding server needs EMBEDDING_URL, its address.")
+
+    @property
+    def name(self) -> str:
+        """How the server is called in messages: its host and port, without the rest of the address."""
+        return urlsplit(self.url).netloc
+
+    def post(self, path: str, body: Mapping[str, object]) -> Any:
+        """What the server answers, read as JSON. No redirect is followed, no proxy used. Raises ProviderError."""
+        deadline = time.monotonic() + self.timeout
+        parts = urlsplit(self.url)
+        url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + path, parts.query, ""))
+        headers = {
+            "Host": self.name,
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "User-Agent": "tool-portal",
+        }
+        if self.api_key:
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        connect = min(CONNECT_SECONDS, self.timeout)
+        timeouts = {"connect": connect, "read": self.timeout, "write": self.timeout, "pool": connect}
+        try:
+            # A connection for each call: one that was kept could be closed by the server just as it is used again,
+            # which would look like a fault of the texts.
+            with (
+                httpcore.ConnectionPool(
+                    ssl_context=_trust(), network_backend=_Backend(deadline), retries=0
+                ) as pool,
+                pool.stream(
+                    "POST",
+                    url,
+                    headers=list(headers.items()),
+                    content=json.dumps(body).encode(),
+                    extensions={"timeout": timeouts},
+                ) as response,
+            ):
+                content = bytearray()
+                for chunk in response.iter_stream():
+                    content += chunk
+                    if len(content) > MAX_REPLY:
+                        raise ProviderError(f"{self.name} sent more than {MAX_REPLY // 1_000_000} MB.")
+                status = response.status
+                answered = {
+                    key.decode("latin-1").lower(): value.decode("latin-1") for key, value in response.headers
+                }
+        except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+            raise ProviderError(f"{self.name} cannot be reached: {error}", provider_wide=True) from error
+        except httpcore.TimeoutException as error:
+            raise ProviderError(f"{self.name} did not answer within {self.timeout:g} s.") from error
+        except httpcore.UnsupportedProtocol as error:
+            raise ProviderError(f"{self.name}: {error}", provider_wide=True) from error
+        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+            raise ProviderError(f"{self.name} broke off its answer.") from error
+        if status != 200:
+            raise self._refusal(status, answered, bytes(content))
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise ProviderError(f"{self.name} answered with something that is no JSON.") from error
+
+    def _refusal(self, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
+        said = "" if status in SECRET else self.complaint(content)
+        return ProviderError(
+            f"{self.name} answered {status}{said and ': '}{said}",
+            permanent=status in TEXTS_FAULT,
+            provider_wide=status not in TEXTS_FAULT | UNCERTAIN,
+            retry_after=_pause(headers),
+        )
+
+    def complaint(self, content: bytes | object) -> str:
+        """The sentence in a server's error, or "": on one line, short, and without the key."""
+        try:
+            said: Any = json.loads(content) if isinstance(content, bytes) else content
+        except (ValueError, RecursionError):
+            return ""
+        for name in ("error", "message", "detail"):
+            if isinstance(said, dict) and name in said:
+                said = said[name]
+        if not isinstance(said, str):
+            return ""
+        if self.api_key:
+            said = said.replace(self.api_key, "…")
+        return " ".join(said.split())[:MAX_MESSAGE]
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """The system's authorities and certifi's; read once, since that takes 20 ms."""
+    return httpcore.default_ssl_context()
+
+
+def _pause(headers: Mapping[str, str]) -> float | None:
+    """The seconds of a Retry-After, which is a number or a date, within bounds; None if there is none to be read."""
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        seconds = float(text[:9])
+    else:
+        try:
+            until = parsedate_to_datetime(text)
+            # By the server's own clock where it says the time, because ours may be wrong.
+            now = parsedate_to_datetime(headers["date"]) if "date" in headers else datetime.now(UTC)
+            seconds = (until - now).total_seconds()
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return min(max(seconds, 1.0), MAX_PAUSE)
+
+
+def embed(ask: Callable[[Sequence[str]], Vectors], texts: Sequence[str], kind: Kind) -> Vectors:
+    """The vectors that `ask` gets. Where texts and an outage fail alike, a probe tells them apart: if a harmless text
+    fails too, it is the provider, and no text pays with an attempt. Raises ProviderError.
+
+    A search has no use for the difference, and no time for the probe.
+    """
+    try:
+        return ask(texts)
+    except ProviderError as error:
+        if kind == "query" or error.provider_wide or error.permanent:
+            raise
+        try:
+            ask([PROBE])
+        except ProviderError as probe:
+            raise ProviderError(
+                str(error), provider_wide=True, retry_after=error.retry_after or probe.retry_after
+            ) from error
+        raise
