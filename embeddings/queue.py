@@ -103,8 +103,8 @@ def want(
                    s.model, %(dimension)s, false, ''
             FROM unnest(%(ids)s::uuid[], %(active)s::bool[], %(hashes)s::text[], %(statuses)s::text[])
                 AS w(entity_id, active, source_hash, status)
-            CROSS JOIN unnest(%(slots)s::smallint[], %(models)s::text[]) AS s(slot, model)
-            ORDER BY w.entity_id, s.slot
+            CROSS JOIN unnest(%(slots)s::smallint[], %(models)s::text[]) WITH ORDINALITY AS s(slot, model, place)
+            ORDER BY w.entity_id, s.place
             ON CONFLICT (tenant_id, entity_id, slot) DO UPDATE SET
                 active = excluded.active,
                 source_hash = excluded.source_hash,
@@ -198,7 +198,7 @@ def ask_again(
             SELECT entity_id FROM {entity.table} WHERE tenant_id = %s AND slot = %s AND entity_id = ANY(%s)
             FOR UPDATE SKIP LOCKED
             """,
-            # Every write locks the serving slot's row, whichever slots there are.
+            # Every write locks the serving slot's row before the other's, and every entity has one.
             [current_tenant(), slots.kept()[0].number, list(entity_ids)],
         )
         texts = entity.load_texts([row[0] for row in cursor.fetchall()])
