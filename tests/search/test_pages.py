@@ -43,19 +43,26 @@ class World:
             if slug := fields.pop("source", None):
                 fields["source"] = Source.objects.create(slug=slug, kind="manual")
             tools = Tool.objects.bulk_create(
-                Tool(tool_id=f"{prefix}{n}", name=f"{prefix}{n}", description="A tool.", **fields)
-                for n in range(len(vectors))
+                (
+                    Tool(tool_id=f"{prefix}{n}", name=f"{prefix}{n}", description="A tool.", **fields)
+                    for n in range(len(vectors))
+                ),
+                batch_size=500,
             )
             ToolEmbedding.objects.bulk_create(
-                ToolEmbedding(
-                    entity=tool,
-                    status="ready",
-                    source_hash="0" * 64,
-                    vector_hash="0" * 64,
-                    vector=vector,
-                    model="m",
-                )
-                for tool, vector in zip(tools, vectors, strict=True)
+                (
+                    ToolEmbedding(
+                        entity=tool,
+                        status="ready",
+                        source_hash="0" * 64,
+                        vector_hash="0" * 64,
+                        vector=vector,
+                        model="m",
+                    )
+                    for tool, vector in zip(tools, vectors, strict=True)
+                ),
+                # Each row goes into the HNSW index: in one statement a slow machine passes the login's limit.
+                batch_size=100,
             )
         self.vectors |= {tool.tool_id: vector for tool, vector in zip(tools, vectors, strict=True)}
 
