@@ -38,7 +38,7 @@ reset: ## delete the database and all data of this folder (asks first; YES=1 doe
 	else echo "Nothing is installed here."; fi
 
 ##@ Check
-.PHONY: test test-torch lint format types imports migrations-check coverage soak
+.PHONY: test test-torch lint format types imports migrations-check coverage soak schemathesis
 test: $(VENV)/.dev $(VENV)/.model browser ## run the tests (T=tests/search for a part, in one process)
 	@$(BIN)/python -m pytest $(if $(T),$(T),-n 2)
 
@@ -67,6 +67,9 @@ coverage: $(VENV)/.dev $(VENV)/.model browser ## run the tests and say what they
 soak: $(VENV)/.dev $(VENV)/.model browser ## run the tests with ten times their counts
 	@PORTAL_TEST_SCALE=10 $(BIN)/python -m pytest -n 2
 
+schemathesis: $(VENV)/.dev $(VENV)/.model ## send at least 5,000 generated requests to the API
+	@PORTAL_TEST_SCALE=8 $(BIN)/python -m pytest tests/contract/test_generated.py
+
 ##@ Measure
 .PHONY: bench bench-quality
 bench: $(VENV)/.dev $(VENV)/.model ## measure latency and throughput into bench/results/latency.json
@@ -76,7 +79,10 @@ bench-quality: $(VENV)/.dev $(VENV)/.model ## measure search quality on labelled
 	@$(BIN)/python -m bench.quality "$(SETS)"
 
 ##@ Maintain
-.PHONY: browser lock
+.PHONY: browser lock openapi
+openapi: $(VENV)/.model ## write docs/openapi.yaml anew
+	@$(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
 browser: ## install Debian's chromium for the browser tests where root can
 	@if command -v chromium >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

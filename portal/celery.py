@@ -12,7 +12,7 @@ os.environ.setdefault("PORTAL_DB_ROLE", "worker")
 
 app = Celery("portal")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["embeddings"])
+app.autodiscover_tasks(["embeddings", "portal"])
 
 
 class EmbeddingPoll(bootsteps.StartStopStep):

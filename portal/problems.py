@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import uuid
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +13,9 @@ from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions, status
 from rest_framework.response import Response
+
+from portal.problem_types import PROBLEM_TYPES
+from portal.request_ids import request_id
 
 log = logging.getLogger("portal.api")
 
@@ -39,14 +42,22 @@ MEDIA_TYPE = "application/problem+json"
 class Problem(exceptions.APIException):
     """A refusal with a status, a stable code and a sentence; `extra` adds members to the answer."""
 
-    def __init__(self, status_code: int, detail: str, *, code: str | None = None, **extra: Any) -> None:
-        super().__init__(detail, code or TITLES[status_code])
-        self.status_code, self.extra = status_code, extra
+    def __init__(
+        self,
+        status_code: int,
+        detail: str,
+        *,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+        **extra: Any,
+    ) -> None:
+        super().__init__(detail, PROBLEM_TYPES[code or TITLES[status_code]].name)
+        self.status_code, self.headers, self.extra = status_code, headers or {}, extra
 
 
 def _body(code: int, title: str, detail: str, request: Any, **members: Any) -> dict[str, Any]:
     return {
-        "type": f"/docs/problems/{title}",
+        "type": PROBLEM_TYPES[title].url,
         "title": title,
         "status": code,
         "detail": detail,
@@ -56,17 +67,9 @@ def _body(code: int, title: str, detail: str, request: Any, **members: Any) -> d
     }
 
 
-def request_id(request: Any) -> str:
-    """The caller's own X-Request-ID if it is reasonable, else a new one; the same for the whole request."""
-    django_request = getattr(request, "_request", request)
-    known: str | None = getattr(django_request, "request_id", None)
-    if known is None:
-        given = django_request.headers.get("X-Request-ID", "")
-        known = (
-            given if given.isascii() and given.isprintable() and 0 < len(given) <= 128 else uuid.uuid4().hex
-        )
-        django_request.request_id = known
-    return known
+def _escaped(name: object) -> str:
+    """A name as a part of a JSON pointer (RFC 6901)."""
+    return str(name).replace("~", "~0").replace("/", "~1")
 
 
 def _flat(detail: Any, pointer: str = "") -> list[dict[str, str]]:
@@ -75,7 +78,9 @@ def _flat(detail: Any, pointer: str = "") -> list[dict[str, str]]:
         return [
             entry
             for name, inner in detail.items()
-            for entry in _flat(inner, pointer if name == "non_field_errors" else f"{pointer}/{name}")
+            for entry in _flat(
+                inner, pointer if name == "non_field_errors" else f"{pointer}/{_escaped(name)}"
+            )
         ]
     if isinstance(detail, list):
         nested = any(isinstance(inner, dict | list) for inner in detail)
@@ -84,7 +89,7 @@ def _flat(detail: Any, pointer: str = "") -> list[dict[str, str]]:
             for index, inner in enumerate(detail)
             for entry in _flat(inner, f"{pointer}/{index}" if nested else pointer)
         ]
-    return [{"code": getattr(detail, "code", "invalid"), "detail": str(detail), "pointer": pointer or "/"}]
+    return [{"code": getattr(detail, "code", "invalid"), "detail": str(detail), "pointer": pointer}]
 
 
 def _as_api_exception(error: Exception) -> Exception:
@@ -118,11 +123,15 @@ def problem_response(error: Exception, context: dict[str, Any]) -> Response | No
     if auth_header := getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = auth_header
     if wait := getattr(error, "wait", None):
-        headers["Retry-After"] = str(int(wait) + 1)
+        headers["Retry-After"] = str(math.ceil(wait))
     if isinstance(error, Problem):
+        headers |= error.headers
         body = _body(code, str(error.get_codes()), str(error.detail), request, **error.extra)
     elif isinstance(error, exceptions.ValidationError):
         errors = _flat(error.detail)
+        if request.method in {"GET", "HEAD"}:
+            # No body to point into: the parameter's name.
+            errors = [{**one, "pointer": one["pointer"].lstrip("/")} for one in errors]
         sentence = " ".join(
             f"{one['pointer'].lstrip('/') or 'request'}: {one['detail']}" for one in errors[:5]
         )
@@ -139,6 +148,7 @@ class ApiProblemMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        request_id(request)  # from here on, what is logged says it
         if not request.path.startswith("/api/"):
             return self.get_response(request)
         if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
@@ -153,14 +163,20 @@ class ApiProblemMiddleware:
             detail = {
                 400: "This request cannot be read.",
                 404: "There is no such address in this API.",
+                405: f"Method {request.method!r} is not allowed here.",
                 500: "Something went wrong here. The request id finds it in the log.",
             }.get(response.status_code, response.reason_phrase)
             if response.status_code == status.HTTP_500_INTERNAL_SERVER_ERROR:
                 log.error("request %s failed", request_id(request))
-            response = JsonResponse(
+            problem = JsonResponse(
                 _body(response.status_code, title, detail, request),
                 status=response.status_code,
                 content_type=MEDIA_TYPE,
             )
+            if "Allow" in response:
+                problem["Allow"] = response["Allow"]
+            response = problem
         response["X-Request-ID"] = request_id(request)
+        for name, value in getattr(request, "rate_headers", {}).items():
+            response[name] = value
         return response

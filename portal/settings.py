@@ -26,6 +26,8 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "django.contrib.staticfiles",
     "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "django_filters",
     "django_htmx",
     "template_partials",
@@ -120,6 +122,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": env.number("EMBEDDING_RECONCILE_SECONDS", 300, low=1, high=86_400),
         "options": {"expires": 240},
     },
+    "prune-idempotency-keys": {
+        "task": "portal.tasks.prune_idempotency_keys",
+        "schedule": 3600,
+        "options": {"expires": 3000},
+    },
 }
 
 # --- Embeddings -----------------------------------------------------------------------------------------------------
@@ -182,9 +189,30 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["portal.tenancy.authentication.HasScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["portal.bodies.JsonBody"],
+    "DEFAULT_THROTTLE_CLASSES": ["portal.rate_limits.KeyRate"],
+    "DEFAULT_SCHEMA_CLASS": "tools.api.schema.PortalSchema",
     "EXCEPTION_HANDLER": "portal.problems.problem_response",
     "UNAUTHENTICATED_USER": None,
     "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Tool Portal",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.1",
+    "DESCRIPTION": "A catalogue of tools for agents: imported, edited, embedded, and found by what they do. Every refusal is a "
+    "problem (RFC 9457) whose `type` is a page of its own.",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "PREPROCESSING_HOOKS": ["tools.api.schema.only_v1"],
+    "POSTPROCESSING_HOOKS": ["tools.api.schema.with_problem"],
+    "COMPONENT_SPLIT_REQUEST": True,
+    # What a request may leave out is not said to be missing in an answer.
+    "COMPONENT_SPLIT_PATCH": True,
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "/static/portal/favicon.svg",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False, "validatorUrl": None},
 }
 
 # --- Pages ----------------------------------------------------------------------------------------------------------
@@ -229,8 +257,11 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"request_id": {"()": "portal.request_ids.RequestIdFilter"}},
+    "formatters": {"line": {"format": "%(levelname)s %(name)s [%(request_id)s]: %(message)s"}},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}
+    },
     "root": {"handlers": ["console"], "level": env.text("LOG_LEVEL", "INFO")},
     "loggers": {"django.request": {"level": "ERROR"}},
 }

@@ -6,12 +6,15 @@ from django.contrib import admin
 from django.urls import include, path
 
 from portal import health
+from tools.api.schema_views import docs_page, schema
 
 urlpatterns = [
     path("livez", health.livez),
     path("readyz", health.readyz),
     path("admin/", admin.site.urls),
     path("api/v1/", include("tools.api.urls")),
+    path("api/v1/schema", schema),
+    path("api/docs", docs_page),
     path("", include("tools.web.urls")),
 ]
 

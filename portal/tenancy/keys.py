@@ -35,6 +35,7 @@ class Caller:
     tenant_id: UUID
     scopes: frozenset[str]
     max_sensitivity: str
+    requests_per_minute: int | None
     use_is_stale: bool  # last_used_at is older than a minute
 
 
@@ -73,10 +74,11 @@ def create_api_key(
     scopes: Iterable[str],
     max_sensitivity: str = Sensitivity.RESTRICTED,
     expires_in: timedelta | None = None,
+    requests_per_minute: int | None = None,
 ) -> tuple[ApiKey, str]:
     """Stores a new key in the current tenant; returns the row and the secret, which is not kept.
 
-    Raises ValidationError for a name, scope or sensitivity that there cannot be, and for a name that is taken.
+    Raises ValidationError for a name, scope, sensitivity or rate that there cannot be, and for a name that is taken.
     """
     secret = generate()
     expires_at: datetime | None = timezone.now() + expires_in if expires_in is not None else None
@@ -88,6 +90,7 @@ def create_api_key(
         scopes=sorted(set(scopes)),
         max_sensitivity=max_sensitivity,
         expires_at=expires_at,
+        requests_per_minute=requests_per_minute,
     )
     row.full_clean()
     row.save(force_insert=True)
@@ -103,8 +106,8 @@ def find_caller(key: str) -> Caller | None:
         row = cursor.fetchone()
     if row is None:
         return None
-    key_id, name, tenant_id, scopes, max_sensitivity, use_is_stale = row
-    return Caller(key_id, name, tenant_id, frozenset(scopes), max_sensitivity, use_is_stale)
+    key_id, name, tenant_id, scopes, *rest = row
+    return Caller(key_id, name, tenant_id, frozenset(scopes), *rest)
 
 
 def note_use(caller: Caller) -> None:

@@ -7,9 +7,15 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models.functions import Now
 
 from portal.tenancy.context import current_tenant
+from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+
+MAX_RATE = 1_000_000  # requests per minute
+IDEMPOTENCY_KEY_LENGTH = 255
 
 
 class Tenant(models.Model):
@@ -119,6 +125,10 @@ class ApiKey(TenantModel):
     max_sensitivity = models.CharField(
         max_length=12, choices=Sensitivity.choices, default=Sensitivity.RESTRICTED
     )
+    # Empty is unlimited, which costs no question to the broker.
+    requests_per_minute = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(MAX_RATE)]
+    )
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -131,7 +141,46 @@ class ApiKey(TenantModel):
             models.CheckConstraint(
                 condition=models.Q(max_sensitivity__in=Sensitivity.values), name="api_key_sensitivity_known"
             ),
+            models.CheckConstraint(
+                condition=models.Q(requests_per_minute=None)
+                | models.Q(requests_per_minute__range=(1, MAX_RATE)),
+                name="api_key_rate_in_bounds",
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+
+class IdempotencyKey(TenantModel):
+    """What a POST with an `Idempotency-Key` was answered, written in the transaction of its effect."""
+
+    api_key = TenantForeignKey(ApiKey, on_delete=models.CASCADE, related_name="+")
+    # Of method, path and parameters: an address may be longer than an index can hold.
+    target_digest = models.BinaryField(max_length=32)
+    key = models.CharField(max_length=IDEMPOTENCY_KEY_LENGTH)
+    body_digest = models.BinaryField(max_length=32)
+    status = models.PositiveSmallIntegerField()
+    headers = models.JSONField()
+    body = models.TextField()  # as it was sent
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta(TenantModel.Meta):
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            *TenantModel.Meta.constraints,
+            models.UniqueConstraint(
+                fields=["tenant", "api_key", "key", "target_digest"], name="idempotency_key_once"
+            ),
+            CompositeForeignKey(
+                column="api_key_id",
+                table="tenancy_apikey",
+                name="idempotency_key_api_key",
+                on_delete="CASCADE",
+            ),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["tenant", "created_at"], name="idempotency_key_age")
+        ]
+
+    def __str__(self) -> str:
+        return self.key

@@ -141,11 +141,23 @@ def test_api_1_the_list_goes_page_by_page_without_loss_or_repeat(agent: APIClien
         url = body["next"]
     assert sorted(seen) == [f"tool_{number}" for number in range(7)]
     assert len(agent.get(TOOLS).json()["results"]) == 7
-    for wrong in ("limit=0", "limit=-1", "limit=many", "limit=", "colour=red"):
+    for wrong in (
+        "limit=0",
+        "limit=-1",
+        "limit=many",
+        "limit=",
+        "limit=101",
+        "limit=" + "9" * 5000,
+        "count=yes",
+        "colour=red",
+    ):
         assert_problem(agent.get(f"{TOOLS}?{wrong}"), 400, "validation_error")
     for wrong in ("cursor=x", "cursor=cD0x&cursor=y"):
         assert_problem(agent.get(f"{TOOLS}?{wrong}"), 400, "invalid_cursor")
-    assert len(agent.get(f"{TOOLS}?limit=1000").json()["results"]) == 7
+    whole = agent.get(f"{TOOLS}?limit=100&count=true").json()
+    assert (len(whole["results"]), whole["total"]) == (7, 7)
+    assert agent.get(f"{TOOLS}?limit=2&count=true&q=tool_5").json()["total"] == 1
+    assert "total" not in agent.get(TOOLS).json()
 
 
 def test_api_1_the_list_is_filtered(agent: APIClient, tool_of: ToolOf) -> None:

@@ -60,6 +60,10 @@ def build_world(tenant: Tenant) -> World:
             parameters={"type": "object", "properties": {canary: {"type": "string", "description": text}}}, output={"title": canary},
         )  # fmt: skip
         _, key = create_api_key(name=canary, scopes=Scope.values)
+    api = APIClient()
+    api.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")
+    repeatable = api.post(f"/api/v1/tools/{tool.pk}/embedding/refresh", headers={"Idempotency-Key": canary})
+    assert repeatable.status_code == 202
     import_document(tenant, document("fish", title=text, fish=f"Feeds {text}."), f"zoo-{canary}")
     with tenant_context(tenant.pk):
         imported, source = Tool.objects.get(tool_id="fish"), Source.objects.get()
@@ -74,8 +78,6 @@ def build_world(tenant: Tenant) -> World:
             cursor.execute("UPDATE embeddings_embeddingtask SET last_error = %s", [canary])
         member = Client()
         member.force_login(_staff(canary))
-    api = APIClient()
-    api.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")
     return World(tenant, canary, api, member, tool, imported, source)
 
 
@@ -125,6 +127,7 @@ def routes() -> Iterator[Route]:
 
 # Patterns that are no address of a thing, and why.
 NOT_OF_A_THING = {
+    "docs/problems/<slug:name>": "/docs/problems/not_found",  # the same text for everybody
     r"admin/^(?P<app_label>auth|tools|embeddings|tenancy)/$": "/admin/tools/",  # asked by this path instead
     r"admin/(?P<url>.*)$": "/admin/nothing/at/all/",
 }

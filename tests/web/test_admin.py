@@ -15,12 +15,12 @@ from django.urls import reverse
 from embeddings.models import EmbeddingTask
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import find_caller
-from portal.tenancy.models import ApiKey, Membership, Tenant
+from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Tenant
 from tools import services
 from tools.models import ManualOverride, Tool, ToolEmbedding
 
 OURS = [
-    "tenancy.Tenant", "tenancy.Membership", "tenancy.ApiKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
+    "tenancy.Tenant", "tenancy.Membership", "tenancy.ApiKey", "tenancy.IdempotencyKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
     "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask",
     "embeddings.EmbeddingModel", "tools.SourceEvent",
     "tools.ToolEvent", "tools.ManualOverrideEvent",
@@ -44,7 +44,10 @@ def superuser(tenant: Tenant) -> Client:
 @pytest.fixture
 def a_row_of_everything(imported_tool: Tool, admin_database: psycopg.Connection[Any]) -> Iterator[None]:
     services.update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
-    ApiKey.objects.create(name="k", prefix="tp_x", digest=b"1", scopes=["search:read"])
+    key = ApiKey.objects.create(name="k", prefix="tp_x", digest=b"1", scopes=["search:read"])
+    IdempotencyKey.objects.create(
+        api_key=key, key="i", target_digest=b"1", body_digest=b"1", status=201, headers={}, body="{}"
+    )
     # The application may not write what serves.
     admin_database.execute(
         "INSERT INTO embeddings_embeddingmodel (slot, model, provider, url, serves) VALUES (0, 'm', 'p', '', true)"

@@ -13,7 +13,7 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from portal.tenancy.keys import create_api_key
-from portal.tenancy.models import ApiKey, Membership, Role, Scope, Sensitivity, Tenant
+from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Role, Scope, Sensitivity, Tenant
 from tools.admin.base import ReadOnlyAdmin, TenantModelAdmin
 
 
@@ -50,7 +50,7 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = ApiKey
-        fields = ("name", "scopes", "max_sensitivity", "expires_at")
+        fields = ("name", "scopes", "max_sensitivity", "requests_per_minute", "expires_at")
 
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
@@ -76,6 +76,7 @@ class ApiKeyAdmin(TenantModelAdmin):
         "prefix",
         "scopes",
         "max_sensitivity",
+        "requests_per_minute",
         "expires_at",
         "last_used_at",
         "revoked_at",
@@ -111,6 +112,7 @@ class ApiKeyAdmin(TenantModelAdmin):
             scopes=given["scopes"],
             max_sensitivity=given["max_sensitivity"],
             expires_in=expires_in,
+            requests_per_minute=given["requests_per_minute"],
         )
         obj.__dict__.update(row.__dict__)
         request.new_api_key = secret  # type: ignore[attr-defined]
@@ -132,3 +134,13 @@ class ApiKeyAdmin(TenantModelAdmin):
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         count = queryset.filter(revoked_at=None).update(revoked_at=timezone.now())
         messages.success(request, f"{count} keys were revoked; they no longer open anything.")
+
+
+@admin.register(IdempotencyKey)
+class IdempotencyKeyAdmin(ReadOnlyAdmin):
+    """Which requests are remembered; not their answers, which may show more than this visitor's own key would."""
+
+    role_to_view = Role.ADMIN
+    list_display = ("key", "api_key", "status", "created_at")
+    list_select_related = ("api_key",)
+    fields = ("key", "api_key", "status", "created_at")

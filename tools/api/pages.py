@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -23,19 +24,32 @@ def refuse_unknown(given: Iterable[Any], known: Collection[str]) -> None:
 
 
 class ToolPages(CursorPagination):
-    """`limit` (at most 100) and `cursor`; answers {results, next, previous, next_cursor} and a Link header."""
+    """`limit` (at most 100) and `cursor`; answers {results, next, previous, next_cursor} and a Link header.
 
-    PARAMETERS = ("limit", "cursor")
+    `count=true` adds `total`, which costs a count of everything that the filters let through.
+    """
+
+    PARAMETERS = ("limit", "cursor", "count")
     page_size = 20
-    page_size_query_param = "limit"
     max_page_size = 100
     ordering = ("name", "id")
 
     def get_page_size(self, request: Request) -> int | None:
         given = request.query_params.get("limit")
-        if given is not None and not (given.isascii() and given.isdigit() and int(given) > 0):
-            raise ValidationError({"limit": f"A number from 1 to {self.max_page_size}, please."})
-        return super().get_page_size(request)
+        if given is None:
+            return self.page_size
+        # Three digits at most, since Python refuses to read a number of thousands of them.
+        if re.fullmatch("[0-9]{1,3}", given) and 1 <= int(given) <= self.max_page_size:
+            return int(given)
+        raise ValidationError({"limit": f"A number from 1 to {self.max_page_size}, please."})
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
+        counted = request.query_params.get("count", "false")
+        if counted not in {"true", "false"}:
+            raise ValidationError({"count": "`true` or `false`, please."})
+        rows: list[Any] | None = super().paginate_queryset(queryset, request, view)
+        self._total = queryset.count() if counted == "true" else None
+        return rows
 
     def decode_cursor(self, request: Request) -> Any:
         try:
@@ -51,7 +65,10 @@ class ToolPages(CursorPagination):
         cursor = parse_qs(urlsplit(following).query)["cursor"][0] if following else None
         links = {"next": following, "prev": preceding}
         header = ", ".join(f'<{link}>; rel="{name}"' for name, link in links.items() if link)
+        body = {"results": data, "next": following, "previous": preceding, "next_cursor": cursor}
+        if self._total is not None:
+            body["total"] = self._total
         return Response(
-            {"results": data, "next": following, "previous": preceding, "next_cursor": cursor},
+            body,
             headers={"Link": header} if header else None,
         )

@@ -96,7 +96,7 @@ class ImportSerializer(serializers.Serializer[Any]):
 class ToolSerializer(serializers.ModelSerializer[Tool]):
     """A tool in full."""
 
-    source = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)  # type: ignore[assignment]
+    source = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)  # type: ignore[assignment]
     embedding_status = serializers.SerializerMethodField()
 
     class Meta:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -16,11 +16,14 @@ from rest_framework.views import APIView
 
 from embeddings import slots
 from portal.bodies import DocumentForm
+from portal.conditional import expected_version, tagged, version_etag
+from portal.idempotency import idempotent
 from portal.problems import Problem
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import Caller
 from portal.tenancy.models import Scope, Sensitivity
 from tools import services
+from tools.api import docs
 from tools.api.pages import ToolPages, refuse_unknown
 from tools.api.serializers import (
     ImportSerializer,
@@ -72,13 +75,10 @@ def _namespace(request: Request) -> str:
     return str(request.query_params.get("namespace", "public"))
 
 
-def _etag(tool: Tool) -> str:
-    return f'"v{tool.version}"'
-
-
 def as_problem(error: CatalogueError) -> Problem:
     if isinstance(error, StaleVersion):
-        return Problem(412, str(error), current_etag=_etag(error.current))
+        etag = version_etag(error.current.version)
+        return Problem(412, str(error), headers={"ETag": etag}, current_etag=etag)
     if isinstance(error, Invalid):
         entries = [
             {"code": "invalid", "detail": text, "pointer": f"/{field}"}
@@ -98,16 +98,23 @@ class SearchView(APIView):
 
     required_scope = Scope.SEARCH_READ
 
+    @docs.search_by_get
     def get(self, request: Request) -> Response:
         parameters = {
             name: values if len(values) > 1 else values[0] for name, values in request.query_params.lists()
         }
-        return self._answer(request, parameters)
+        body, headers = self._answer(request, parameters)
+        # Of what was found, not of how long it took. Only here: a POST is not cached, and need not be read twice.
+        found = repr((body["results"], body["metadata"]["mode"], body["metadata"]["degraded"]))
+        etag = f'W/"{hashlib.sha256(found.encode()).hexdigest()[:32]}"'
+        return tagged(request, body, etag, **headers)
 
+    @docs.search_by_post
     def post(self, request: Request) -> Response:
-        return self._answer(request, request.data)
+        body, headers = self._answer(request, request.data)
+        return Response(body, headers=headers)
 
-    def _answer(self, request: Request, data: Any) -> Response:
+    def _answer(self, request: Request, data: Any) -> tuple[dict[str, Any], dict[str, str]]:
         serializer = SearchSerializer(data=data)
         serializer.is_valid(raise_exception=True)
         caller = caller_of(request)
@@ -137,7 +144,7 @@ class SearchView(APIView):
             },
         }
         timing = ", ".join(f"{stage};dur={spent}" for stage, spent in answer.timings.items())
-        return Response(body, headers={"Server-Timing": timing, "Cache-Control": "no-cache"})
+        return body, {"Server-Timing": timing, "Cache-Control": "no-cache"}
 
 
 def _within_rights(query: SearchQuery, caller: Caller) -> SearchQuery:
@@ -176,6 +183,7 @@ class ToolListView(APIView):
 
     required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.TOOLS_WRITE}
 
+    @docs.list_tools
     def get(self, request: Request) -> Response:
         caller = caller_of(request)
         refuse_unknown(request.query_params, {*ToolFilter.base_filters, *ToolPages.PARAMETERS})
@@ -190,6 +198,8 @@ class ToolListView(APIView):
             rows: list[Tool] | None = pages.paginate_queryset(filtered.qs, request, view=self)
             return pages.get_paginated_response(ToolSerializer(rows, many=True).data)
 
+    @docs.create_tool
+    @idempotent
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
         serializer = NewToolSerializer(data=request.data)
@@ -201,7 +211,9 @@ class ToolListView(APIView):
                 raise as_problem(error) from error
             body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
         return Response(
-            body, status=201, headers={"Location": f"/api/v1/tools/{tool.pk}", "ETag": _etag(tool)}
+            body,
+            status=201,
+            headers={"Location": f"/api/v1/tools/{tool.pk}", "ETag": version_etag(tool.version)},
         )
 
 
@@ -210,15 +222,17 @@ class ToolView(APIView):
 
     required_scope = {"GET": Scope.TOOLS_READ, "PATCH": Scope.TOOLS_WRITE, "DELETE": Scope.TOOLS_WRITE}
 
+    @docs.get_tool
     def get(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
         with tenant_context(caller.tenant_id):
             tool = find_tool(caller, ref, _namespace(request))
-            return Response(ToolSerializer(tool).data, headers={"ETag": _etag(tool)})
+            return tagged(request, ToolSerializer(tool).data, version_etag(tool.version))
 
+    @docs.update_tool
     def patch(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
-        version = _expected_version(request)
+        version = expected_version(request)
         with tenant_context(caller.tenant_id):
             tool = find_tool(caller, ref, _namespace(request))
             serializer = ToolChangeSerializer(tool, data=request.data, partial=True)
@@ -233,11 +247,12 @@ class ToolView(APIView):
             except CatalogueError as error:
                 raise as_problem(error) from error
             body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
-        return Response(body, headers={"ETag": _etag(tool)})
+        return Response(body, headers={"ETag": version_etag(tool.version)})
 
+    @docs.delete_tool
     def delete(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
-        version = _expected_version(request)
+        version = expected_version(request)
         with tenant_context(caller.tenant_id):
             tool = find_tool(caller, ref, _namespace(request))
             try:
@@ -252,6 +267,7 @@ class EmbeddingView(APIView):
 
     required_scope = Scope.TOOLS_READ
 
+    @docs.get_embedding
     def get(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
         with tenant_context(caller.tenant_id):
@@ -264,6 +280,8 @@ class EmbeddingRefreshView(APIView):
 
     required_scope = Scope.TOOLS_WRITE
 
+    @docs.refresh_embedding
+    @idempotent
     def post(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
         with tenant_context(caller.tenant_id):
@@ -300,11 +318,14 @@ class SourceListView(APIView):
     required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.SOURCES_WRITE}
     parser_classes = (DocumentForm,)
 
+    @docs.list_sources
     def get(self, request: Request) -> Response:
         with tenant_context(caller_of(request).tenant_id):
             rows = Source.objects.values("id", "slug", "title", "kind", "url", "sync_wins")
             return Response({"results": list(rows)})
 
+    @docs.import_source
+    @idempotent
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
         serializer = ImportSerializer(data=request.data)
@@ -331,6 +352,7 @@ class MeView(APIView):
 
     required_scope = None
 
+    @docs.get_me
     def get(self, request: Request) -> Response:
         caller = caller_of(request)
         return Response(
@@ -338,23 +360,10 @@ class MeView(APIView):
                 "name": caller.key_name,
                 "scopes": sorted(caller.scopes),
                 "max_sensitivity": caller.max_sensitivity,
+                "limits": {"requests_per_minute": caller.requests_per_minute},
             }
         )
 
 
-# Weak in the eyes of a proxy that compressed the answer: it names the same version.
-_ETAG = re.compile(r'(?:W/)?"v([0-9]{1,18})"')
-
-
 def _actor(caller: Caller) -> str:
     return f"API key {caller.key_name}"
-
-
-def _expected_version(request: Request) -> int:
-    given = request.headers.get("If-Match", "")
-    if not given:
-        raise Problem(428, 'Send the version you have seen as `If-Match: "v17"` (the ETag of the GET).')
-    version = _ETAG.fullmatch(given.strip())
-    if version is None:
-        raise Problem(412, f"{given!r} is no version of this tool.")
-    return int(version[1])

@@ -5,7 +5,16 @@ from __future__ import annotations
 from django.urls import path
 from django.views.generic import RedirectView
 
-from tools.web import embedding_views, search_page, session, sources, tool_detail, tool_edit, tool_list
+from tools.web import (
+    embedding_views,
+    problem_pages,
+    search_page,
+    session,
+    sources,
+    tool_detail,
+    tool_edit,
+    tool_list,
+)
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="tool-list"), name="home"),
@@ -13,6 +22,8 @@ urlpatterns = [
     path("logout/", session.logout, name="logout"),
     path("theme/", session.set_theme, name="theme"),
     path("tenant/", session.switch_tenant, name="switch-tenant"),
+    path("docs/problems/", problem_pages.problem_list, name="problem-list"),
+    path("docs/problems/<slug:name>", problem_pages.problem_page, name="problem"),
     path("search/", search_page.search_page, name="search"),
     path("tools/", tool_list.tool_list, name="tool-list"),
     path("tools/new/", tool_edit.new_tool, name="tool-new"),

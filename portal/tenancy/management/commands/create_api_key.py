@@ -13,7 +13,7 @@ from django.core.management.base import CommandParser
 from portal.tenancy.commands import REFUSED, TenantCommand
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
-from portal.tenancy.models import Scope, Sensitivity
+from portal.tenancy.models import MAX_RATE, Scope, Sensitivity
 
 MAX_DAYS = 3650
 
@@ -23,6 +23,13 @@ def _days(text: str) -> int:
     if not 1 <= days <= MAX_DAYS:
         raise ArgumentTypeError(f"must lie between 1 and {MAX_DAYS}")
     return days
+
+
+def _rate(text: str) -> int:
+    rate = int(text)
+    if not 1 <= rate <= MAX_RATE:
+        raise ArgumentTypeError(f"must lie between 1 and {MAX_RATE}")
+    return rate
 
 
 class Command(TenantCommand):
@@ -37,6 +44,10 @@ class Command(TenantCommand):
         parser.add_argument("--max-sensitivity", choices=Sensitivity.values, default=Sensitivity.RESTRICTED)
         parser.add_argument("--expires-in-days", type=_days, metavar="DAYS", help="never without it")
 
+        parser.add_argument(
+            "--rate", type=_rate, metavar="N", help="requests per minute; unlimited without it"
+        )
+
     def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
         days = options["expires_in_days"]
         try:
@@ -46,6 +57,7 @@ class Command(TenantCommand):
                     scopes=options["scope"],
                     max_sensitivity=options["max_sensitivity"],
                     expires_in=timedelta(days=days) if days else None,
+                    requests_per_minute=options["rate"],
                 )
         except ValidationError as error:
             self.stop(REFUSED, " ".join(error.messages))

@@ -1,0 +1,113 @@
+"""How many requests a key has per minute, counted in the broker's server and shared by all processes.
+
+A window is fixed: it begins with a key's first request and lasts a minute, so around the end of one a key may have
+twice its rate. A key without a rate is not counted at all. Only requests that the key may make are counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from typing import Any
+from uuid import UUID
+
+import redis
+from django.conf import settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+
+from portal.tenancy.keys import Caller
+
+log = logging.getLogger(__name__)
+
+WINDOW_SECONDS = 60
+# One step, so that requests at the same moment cannot all read the count before any of them adds to it.
+_COUNT = """
+local count = redis.call('INCR', KEYS[1])
+if count == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
+return {count, redis.call('PTTL', KEYS[1])}
+"""
+
+
+class Counter:
+    """Counts in the server; without it, after at most a second, nothing is counted for a while and nobody is refused."""
+
+    TIMEOUT_SECONDS = 1
+    PAUSE_SECONDS = 30
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._url = ""
+        self._script: Any = None
+        self._closed_until = 0.0
+
+    def count(self, key_id: UUID) -> tuple[int, float] | None:
+        """The requests of this key in its window, this one included, and the window's remaining seconds; None: unknown."""
+        if time.monotonic() < self._closed_until:
+            return None
+        try:
+            count, left = self._counting()(keys=[f"portal:rate:{key_id}"], args=[WINDOW_SECONDS * 1000])
+        except redis.RedisError as error:
+            self._give_up(error)
+            return None
+        return count, max(left, 0) / 1000
+
+    def _counting(self) -> Any:
+        with self._lock:
+            if self._url != settings.CELERY_BROKER_URL:
+                self._url = settings.CELERY_BROKER_URL
+                client = redis.Redis.from_url(
+                    self._url,
+                    socket_timeout=self.TIMEOUT_SECONDS,
+                    socket_connect_timeout=self.TIMEOUT_SECONDS,
+                    retry=Retry(NoBackoff(), 0),
+                )
+                self._script = client.register_script(_COUNT)
+            return self._script
+
+    def _give_up(self, error: Exception) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._closed_until:
+                log.warning("Rates are not counted for %s s: %s", self.PAUSE_SECONDS, error)
+            self._closed_until = now + self.PAUSE_SECONDS
+
+
+counter = Counter()
+
+
+class KeyRate(BaseThrottle):
+    """Every view's throttle: the rate of the key that asks. Leaves headers for ApiProblemMiddleware to send."""
+
+    def __init__(self) -> None:
+        self._left = 0.0
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        caller = request.auth
+        if not isinstance(caller, Caller) or caller.requests_per_minute is None:
+            return True
+        limit = caller.requests_per_minute
+        counted = counter.count(caller.key_id)
+        if counted is None:
+            return True
+        count, self._left = counted
+        request._request.rate_headers = _headers(limit, max(limit - count, 0), math.ceil(self._left))  # type: ignore[attr-defined]  # noqa: SLF001 - the middleware sees Django's request
+        return count <= limit
+
+    def wait(self) -> float:
+        return max(self._left, 1)
+
+
+def _headers(limit: int, remaining: int, reset: int) -> dict[str, str]:
+    """draft-ietf-httpapi-ratelimit-headers-11, and the older form that most clients know."""
+    return {
+        "RateLimit-Policy": f'"key";q={limit};w={WINDOW_SECONDS}',
+        "RateLimit": f'"key";r={remaining};t={reset}',
+        "X-RateLimit-Limit": str(limit),
+        "X-RateLimit-Remaining": str(remaining),
+        "X-RateLimit-Reset": str(reset),
+    }

@@ -1,0 +1,235 @@
+"""What the OpenAPI document says of each operation beyond what all have in common (schema.py). Decorators of the views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+
+from embeddings.models import EmbeddingStatus
+from portal.tenancy.models import Scope, Sensitivity
+from tools.api.pages import ToolPages
+from tools.api.serializers import (
+    ImportSerializer,
+    NewToolSerializer,
+    SearchSerializer,
+    ToolChangeSerializer,
+    ToolSerializer,
+)
+from tools.filters import ToolFilter
+from tools.models import SourceKind
+from tools.search.query import DEFAULT_TOP_K, FILTER_NAMES, MAX_QUERY_LENGTH, MAX_TOP_K
+
+Json = dict[str, Any]
+TEXT: Json = {"type": "string"}
+BOOLEAN: Json = {"type": "boolean"}
+COUNT: Json = {"type": "integer", "minimum": 0}
+TEXTS: Json = {"type": "array", "items": TEXT}
+
+
+def _object(**properties: Json) -> Json:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _or_null(schema: Json) -> Json:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _header(name: str, description: str, *statuses: int) -> OpenApiParameter:
+    return OpenApiParameter(
+        name, str, OpenApiParameter.HEADER, description=description, response=list(statuses)
+    )
+
+
+def _query(name: str, schema: Json, description: str = "", **more: Any) -> OpenApiParameter:
+    return OpenApiParameter(name, schema, OpenApiParameter.QUERY, description=description, **more)
+
+
+NAMESPACE = _query("namespace", TEXT, "Of a tool that is named by its tool_id; `public` without it.")
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match", str, OpenApiParameter.HEADER, description="An ETag that you have: 304 if it still holds."
+)
+UNCHANGED = OpenApiResponse(description="What you have still holds.")
+
+
+def _etag(*statuses: int) -> OpenApiParameter:
+    return _header("ETag", "The version of this answer.", *statuses)
+
+
+# --- Search -----------------------------------------------------------------------------------------------------------
+_FOUND_TOOL = _object(
+    id={"type": "string", "format": "uuid"}, tool_id=TEXT, namespace=TEXT, name=TEXT, description=TEXT, server=TEXT,
+    source=_or_null(TEXT), category=TEXT, tags=TEXTS, tool_type=TEXT, source_protocol=TEXT, routing_domain=TEXT,
+    sensitivity={"type": "string", "enum": Sensitivity.values}, average_latency_ms=_or_null({"type": "number"}),
+    success_rate=_or_null({"type": "number"}), embedding_status=_or_null(TEXT),
+)  # fmt: skip
+_ANSWER = _object(
+    query=TEXT,
+    results={
+        "type": "array",
+        "items": _object(
+            rank={"type": "integer", "minimum": 1},
+            score={"type": "number"},
+            match_type={"type": "string", "enum": ["semantic", "keyword", "both"]},
+            components={"type": "object", "description": "How the score came about."},
+            tool=_FOUND_TOOL,
+        ),
+    },
+    metadata=_object(
+        result_count=COUNT, mode=TEXT, degraded=TEXTS, reranked=BOOLEAN, used_llm_rerank=BOOLEAN,
+        filters_applied={"type": "object"}, took_ms={"type": "number"}, search_id=TEXT,
+    ),
+)  # fmt: skip
+_TIMING = _header("Server-Timing", "Milliseconds of each stage.", 200)
+search_by_get = extend_schema(
+    operation_id="search_by_get",
+    summary="Which tools serve this need? (for curl and caches)",
+    parameters=[
+        _query("query", {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_LENGTH}, required=True),
+        _query("top_k", {"type": "integer", "minimum": 1, "maximum": MAX_TOP_K, "default": DEFAULT_TOP_K}),
+        *(_query(name, TEXTS, "Several, or one with commas.") for name in FILTER_NAMES),
+        IF_NONE_MATCH,
+        _TIMING,
+        _etag(200, 304),
+    ],
+    responses={200: _ANSWER, 304: UNCHANGED},
+)
+search_by_post = extend_schema(
+    operation_id="search_by_post",
+    summary="Which tools serve this need?",
+    request=SearchSerializer,
+    parameters=[_TIMING],
+    responses={200: _ANSWER},
+    examples=[
+        OpenApiExample(
+            "A need with a filter",
+            {"query": "refund a customer's last payment", "top_k": 5, "tags": ["billing"]},
+            request_only=True,
+        )
+    ],
+)
+
+# --- Tools ------------------------------------------------------------------------------------------------------------
+_TOOL: Json = {"$ref": "#/components/schemas/Tool"}
+_PAGE = _object(
+    results={"type": "array", "items": _TOOL},
+    next=_or_null({"type": "string", "format": "uri"}),
+    previous=_or_null({"type": "string", "format": "uri"}),
+    next_cursor=_or_null(TEXT),
+)
+_PAGE["properties"]["total"] = {**COUNT, "description": "Only with `count=true`."}
+
+
+def _filters() -> list[OpenApiParameter]:
+    described = []
+    for name, one in ToolFilter.base_filters.items():
+        schema: Json = dict(TEXT)
+        if choices := one.extra.get("choices"):
+            schema["enum"] = [value for value, _ in choices]
+        elif name == "has_override":
+            schema = BOOLEAN
+        described.append(_query(name, schema, str(one.label)))
+    return described
+
+
+list_tools = extend_schema(
+    operation_id="list_tools",
+    summary="The catalogue, page by page",
+    parameters=[
+        *_filters(),
+        _query("limit", {"type": "integer", "minimum": 1, "maximum": ToolPages.max_page_size, "default": ToolPages.page_size}),
+        _query("cursor", TEXT, "`next_cursor` of the page before."),
+        _query("count", BOOLEAN, "Adds `total`."),
+        _header("Link", 'The neighbouring pages: rel="next", rel="prev".', 200),
+    ],
+    responses={200: _PAGE},
+)  # fmt: skip
+create_tool = extend_schema(
+    operation_id="create_tool",
+    summary="A tool written by hand",
+    request=NewToolSerializer,
+    parameters=[_header("Location", "The new tool's address.", 201), _etag(201)],
+    responses={201: ToolSerializer},
+    examples=[
+        OpenApiExample(
+            "A small tool",
+            {"tool_id": "send_mail", "name": "Send mail", "description": "Sends an e-mail to one person."},
+            request_only=True,
+        )
+    ],
+)
+get_tool = extend_schema(
+    operation_id="get_tool",
+    summary="One tool, by UUID or tool_id",
+    description="The ETag is of the tool's own version. `embedding_status` changes without it; ask for `/embedding` to follow that.",
+    parameters=[NAMESPACE, IF_NONE_MATCH, _etag(200, 304)],
+    responses={200: ToolSerializer, 304: UNCHANGED},
+)
+update_tool = extend_schema(
+    operation_id="update_tool",
+    summary="Changes the fields that are sent",
+    request=ToolChangeSerializer,
+    parameters=[NAMESPACE, _etag(200)],
+    responses={200: ToolSerializer},
+)
+delete_tool = extend_schema(
+    operation_id="delete_tool",
+    summary="Deletes a tool written by hand",
+    request=None,
+    parameters=[NAMESPACE],
+    responses={204: None},
+)
+
+# --- Embeddings, sources, keys ----------------------------------------------------------------------------------------
+_EMBEDDING = _object(
+    status={"type": "string", "enum": EmbeddingStatus.values}, model=TEXT, dimension=COUNT, source_hash=TEXT, current=BOOLEAN,
+    truncated=BOOLEAN, embedded_at=_or_null({"type": "string", "format": "date-time"}), error=_or_null(TEXT),
+)  # fmt: skip
+get_embedding = extend_schema(
+    operation_id="get_embedding",
+    summary="How the embedding of a tool stands",
+    parameters=[NAMESPACE],
+    responses={200: _EMBEDDING},
+)
+refresh_embedding = extend_schema(
+    operation_id="refresh_embedding",
+    summary="Asks for a new vector",
+    request=None,
+    parameters=[NAMESPACE],
+    responses={202: _EMBEDDING},
+)
+list_sources = extend_schema(
+    operation_id="list_sources",
+    summary="The sources of the catalogue",
+    responses={
+        200: _object(
+            results={
+                "type": "array",
+                "items": _object(
+                    id={"type": "string", "format": "uuid"}, slug=TEXT, title=TEXT, kind={"type": "string", "enum": SourceKind.values},
+                    url=TEXT, sync_wins=BOOLEAN,
+                ),
+            }
+        )
+    },
+)  # fmt: skip
+import_source = extend_schema(
+    operation_id="import_source",
+    summary="Imports an OpenAPI document",
+    request={"multipart/form-data": ImportSerializer},
+    responses={
+        200: {"type": "object", "description": "What was added, changed, removed and left out, and why."}
+    },
+)
+get_me = extend_schema(
+    operation_id="get_me",
+    summary="Which key is this, and what may it do",
+    responses={
+        200: _object(
+            name=TEXT,
+            scopes={"type": "array", "items": {"type": "string", "enum": Scope.values}},
+            max_sensitivity={"type": "string", "enum": Sensitivity.values},
+            limits=_object(requests_per_minute=_or_null({"type": "integer", "minimum": 1})),
+        )
+    },
+)
