@@ -137,3 +137,22 @@ def test_api_1_a_line_of_the_log_names_the_request_it_belongs_to(agent: APIClien
     agent.get("/api/v1/me", headers={"X-Request-ID": "from-me"})
     assert RequestIdFilter().filter(record)
     assert record.request_id == "from-me"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("headers", "known"),
+    [
+        ({"traceparent": f"00-{'4b' * 16}-{'00f0' * 4}-01"}, True),
+        ({"traceparent": f"cc-{'4b' * 16}-{'00f0' * 4}-01-what-comes-later"}, True),
+        ({"traceparent": f"00-{'0' * 32}-{'00f0' * 4}-01"}, False),
+        ({"traceparent": f"ff-{'4b' * 16}-{'00f0' * 4}-01"}, False),
+        ({"traceparent": f"00-{'4B' * 16}-{'00f0' * 4}-01"}, False),
+    ],
+)
+def test_api_1_a_request_without_an_id_has_its_traces(
+    agent: APIClient, headers: dict[str, str], *, known: bool
+) -> None:
+    answered = agent.get("/api/v1/me", headers=headers)["X-Request-ID"]
+    assert (answered == "4b" * 16) == known
+    both = agent.get("/api/v1/me", headers={**headers, "X-Request-ID": "from-me"})
+    assert both["X-Request-ID"] == "from-me"
