@@ -88,8 +88,8 @@ def questions(count: int, seed: int = 1) -> list[str]:
         found = [question for question in dict.fromkeys(found) if len(question.split()) <= MAX_WORDS]
     else:
         found = [
-            f"How do I {verb} the {noun} of my {scope} number {draw.randrange(10_000)}?"
-            for verb, noun, scope in itertools.product(_VERBS, _NOUNS, _SCOPES)
+            f"How do I {draw.choice(_VERBS)} the {draw.choice(_NOUNS)} of my {draw.choice(_SCOPES)} number {number}?"
+            for number in range(count)
         ]
     draw.shuffle(found)
     return found[:count]

@@ -3,7 +3,8 @@
 Everything is a ratio against a floor or a peer of the same run, because the machine is noisy: rounds alternate between the
 two, and the median round counts. Times are milliseconds as the client sees them, at concurrency 1.
 
-- search: the real endpoint against bench/floor.py, over 1,000 and 10,000 tools, with questions that no cache has seen;
+- search: the real endpoint against bench/floor.py, over 1,000, 10,000 and 100,000 tools, with questions that no cache has
+  seen; the 100,000 are the 10,000 ten times, with vectors a little apart, since embedding as many would take most of an hour;
 - backfill: tools a second through the real worker, against the bare model on the same texts in the same batches;
 - save: PATCH of a description with the embedding pipeline on, against one with EMBEDDING_PROVIDER=disabled.
 """
@@ -18,21 +19,25 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 
 from bench import corpus
 from bench.quality import percentile
 from bench.stack import ROOT, Client, Stack, stack
+from embeddings.providers.onnx_model import MODEL
 
 RESULTS = ROOT / "bench" / "results" / "latency.json"
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 SEARCHES = int(os.environ.get("BENCH_SEARCHES", "300"))  # of each side in a round
 SAVES = int(os.environ.get("BENCH_SAVES", "100"))
 SIZES = (1_000, 10_000)
+LARGE = 100_000
 BACKFILL = 800
 
 
@@ -63,6 +68,71 @@ def load(portal: Stack, slug: str, count: int) -> str:
         file.flush()
         portal.manage("import_tools", file.name, "--tenant", slug, "--source", "bench")
     return key
+
+
+def multiply(portal: Stack, slug: str, larger_slug: str, times: int) -> str:
+    """A tenant with every tool of another `times` times; returns its key. A copy's vector is turned away from the
+    first one's by some 25 degrees (cosine 0.9), each into another direction, as tools of one kind stand to each other."""
+    key = portal.new_tenant(larger_slug)
+    tenant, larger = tenant_id(portal, slug), tenant_id(portal, larger_slug)
+    draw = np.random.default_rng(0)
+    with psycopg.connect(portal.environment["DATABASE_ADMIN_URL"]) as owner:
+        names = _columns(
+            owner, "tools_tool", besides=("id", "tenant_id", "tool_id", "source_id", "endpoint_id")
+        )
+        vectors = dict(
+            owner.execute(
+                "SELECT tool.tool_id, vector::text FROM tools_tool AS tool JOIN tools_toolembedding ON entity_id = tool.id "
+                "WHERE tool.tenant_id = %s AND slot = 0 AND status = 'ready'",
+                [tenant],
+            ).fetchall()
+        )
+        for copy in range(times):
+            made = owner.execute(
+                f"INSERT INTO tools_tool (id, tenant_id, tool_id, {names}) "  # noqa: S608 - names of our own columns
+                f"SELECT gen_random_uuid(), %s, tool_id || '-' || %s, {names} FROM tools_tool WHERE tenant_id = %s "
+                "RETURNING id, tool_id",
+                [larger, copy, tenant],
+            ).fetchall()
+            with owner.cursor().copy(
+                "COPY tools_toolembedding (id, tenant_id, entity_id, slot, active, status, source_hash, vector_hash, vector, "
+                "model, dimension, truncated, error) FROM STDIN"
+            ) as rows:
+                for pk, tool_id in made:
+                    original = np.array(json.loads(vectors[tool_id.rpartition("-")[0]]))
+                    aside = draw.standard_normal(len(original))
+                    aside -= (aside @ original) * original
+                    vector = 0.9 * original + (1 - 0.9**2) ** 0.5 * aside / np.linalg.norm(aside)
+                    text = "[" + ",".join(f"{value:.7g}" for value in vector) + "]"
+                    rows.write_row(
+                        [
+                            uuid.uuid4(),
+                            larger,
+                            pk,
+                            0,
+                            True,
+                            "ready",
+                            "0" * 64,
+                            "0" * 64,
+                            text,
+                            MODEL,
+                            len(vector),
+                            False,
+                            "",
+                        ]
+                    )
+            owner.commit()
+            print(f"  {(copy + 1) * len(made):,d} tools", flush=True)
+    return key
+
+
+def _columns(owner: psycopg.Connection[Any], table: str, *, besides: tuple[str, ...]) -> str:
+    rows = owner.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND is_generated = 'NEVER' "
+        "AND column_name <> ALL(%s)",
+        [table, list(besides)],
+    ).fetchall()
+    return ", ".join(name for (name,) in rows)
 
 
 def vacuum(portal: Stack) -> None:
@@ -247,10 +317,13 @@ def main() -> int:
         vacuum(portal)
         portal.start("web")
         floor_port = start_floor(portal)
-        asked = iter(corpus.questions(len(SIZES) * (2 * ROUNDS * SEARCHES + 80)))
-        for size in SIZES:
+        asked = iter(corpus.questions((len(SIZES) + 1) * (2 * ROUNDS * SEARCHES + 80)))
+        for size in (*SIZES, LARGE):
+            if size == LARGE:
+                keys[size] = multiply(portal, f"tools-{SIZES[-1]}", f"tools-{size}", size // SIZES[-1])
+                vacuum(portal)
             results[f"search_{size}"] = search(portal, f"tools-{size}", keys[size], floor_port, asked)
-            print(f"search {size:6,d} {results[f'search_{size}']}", flush=True)
+            print(f"search {size:7,d} {results[f'search_{size}']}", flush=True)
         results["save"] = save(portal, keys[SIZES[0]])
         print(f"save          {results['save']}", flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
