@@ -74,6 +74,7 @@ schemathesis: $(VENV)/.dev $(VENV)/.model ## send at least 5,000 generated reque
 .PHONY: bench bench-quality
 bench: $(VENV)/.dev $(VENV)/.model $(TORCH_VENV)/.made ## measure latency and throughput into bench/results/
 	@$(BIN)/python -m bench.latency
+	@$(BIN)/python -m bench.queue
 	@HF_HUB_OFFLINE=1 $(TORCH_BIN)/python -m bench.runtimes
 
 bench-quality: $(VENV)/.dev $(VENV)/.model ## measure search quality on labelled sets (SETS=DIR)

@@ -5,7 +5,6 @@ two, and the median round counts. Times are milliseconds as the client sees them
 
 - search: the real endpoint against bench/floor.py, over 1,000, 10,000 and 100,000 tools, with questions that no cache has
   seen; the 100,000 are the 10,000 ten times, with vectors a little apart, since embedding as many would take most of an hour;
-- backfill: tools a second through the real worker, against the bare model on the same texts in the same batches;
 - save: PATCH of a description with the embedding pipeline on, against one with EMBEDDING_PROVIDER=disabled.
 """
 
@@ -15,7 +14,6 @@ import json
 import os
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,7 +36,6 @@ SEARCHES = int(os.environ.get("BENCH_SEARCHES", "300"))  # of each side in a rou
 SAVES = int(os.environ.get("BENCH_SAVES", "100"))
 SIZES = (1_000, 10_000)
 LARGE = 100_000
-BACKFILL = 800
 
 
 def timed(call: Callable[[], Any]) -> float:
@@ -178,10 +175,10 @@ def search(portal: Stack, slug: str, key: str, floor_port: int, asked: Iterator[
     bare: list[list[float]] = []
 
     def search_ours(question: str) -> None:
-        _ok(ours.call("POST", "/api/v1/tools/search", {"query": question, "top_k": 20}))
+        ok(ours.call("POST", "/api/v1/tools/search", {"query": question, "top_k": 20}))
 
     def search_floor(question: str) -> None:
-        _ok(floor.call("POST", "/search", {"query": question, "top_k": 20, "tenant": tenant}))
+        ok(floor.call("POST", "/search", {"query": question, "top_k": 20, "tenant": tenant}))
 
     # One side after the other, not question by question: the two would take the model from each other's caches.
     for _ in range(ROUNDS):
@@ -190,73 +187,10 @@ def search(portal: Stack, slug: str, key: str, floor_port: int, asked: Iterator[
     return compared(mine, bare)
 
 
-def _ok(answer: tuple[int, Any]) -> Any:
+def ok(answer: tuple[int, Any]) -> Any:
     status, body = answer
     assert status == 200, f"{status}: {body}"
     return body
-
-
-def backfill(portal: Stack) -> dict[str, float]:
-    """Both embed the same texts, alternately; the worker is the product's own command."""
-    texts_script = (
-        "import django, json, os, sys, time; django.setup()\n"
-        "from portal.tenancy.context import tenant_context\n"
-        "from tools.embedding import load_texts\n"
-        "from tools.models import Tool\n"
-        "from embeddings.providers import get_provider\n"
-        "with tenant_context(sys.argv[1]):\n"
-        "    texts = list(load_texts(Tool.objects.values_list('pk', flat=True)).values())\n"
-        "provider = get_provider(); provider.embed(texts[:32], 'passage')\n"
-        "began = time.perf_counter()\n"
-        "for i in range(0, len(texts), 32): provider.embed(texts[i:i+32], 'passage')\n"
-        "print(json.dumps({'texts': len(texts), 'seconds': time.perf_counter() - began}))\n"
-    )
-    worker_script = (
-        "import django, json, os, time; django.setup()\n"
-        "from embeddings.providers import get_provider\n"
-        "from embeddings.worker import drain\n"
-        "get_provider().embed(['warm-up'] * 32, 'passage')\n"
-        "began = time.perf_counter()\n"
-        "done = drain()\n"
-        "print(json.dumps({'texts': done.stored, 'seconds': time.perf_counter() - began}))\n"
-    )
-    load(portal, "backfill", BACKFILL)
-    tenant = tenant_id(portal, "backfill")
-    ratios, rates, bare_rates = [], [], []
-    for _ in range(max(3, ROUNDS // 2)):
-        bare = _script(portal, texts_script, "app", tenant)
-        with psycopg.connect(portal.environment["DATABASE_ADMIN_URL"], autocommit=True) as owner:
-            owner.execute(
-                "UPDATE tools_toolembedding SET status = 'failed' WHERE tenant_id = %s AND status = 'ready'",
-                [tenant],
-            )
-        portal.manage("backfill_embeddings", "--tenant", "backfill", "--no-progress", "--json")
-        worker = _script(portal, worker_script, "worker")
-        assert worker["texts"] == bare["texts"] == BACKFILL, (worker, bare)
-        rates.append(worker["texts"] / worker["seconds"])
-        bare_rates.append(bare["texts"] / bare["seconds"])
-        ratios.append(rates[-1] / bare_rates[-1])
-    return {
-        "tools_per_s": round(statistics.median(rates), 1),
-        "floor_tools_per_s": round(statistics.median(bare_rates), 1),
-        "ratio": round(statistics.median(ratios), 3),
-    }
-
-
-def _script(portal: Stack, code: str, role: str, *arguments: str) -> dict[str, Any]:
-    environment = {**portal.environment, "PORTAL_DB_ROLE": role, "DJANGO_SETTINGS_MODULE": "portal.settings"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
 
 
 def save(portal: Stack, key: str) -> dict[str, float]:
@@ -272,7 +206,7 @@ def save(portal: Stack, key: str) -> dict[str, float]:
     portal.processes["web-off"] = portal.processes.pop("web")
     portal.processes["web"], portal.port = off_process, original
     off = Client(port, key)
-    rows = _ok(on.call("GET", "/api/v1/tools?limit=2"))["results"]
+    rows = ok(on.call("GET", "/api/v1/tools?limit=2"))["results"]
     state = {id(client): dict(row) for client, row in zip((on, off), rows, strict=True)}
 
     def patch(client: Client, number: int) -> float:
@@ -307,8 +241,6 @@ def save(portal: Stack, key: str) -> dict[str, float]:
 def main() -> int:
     results: dict[str, Any] = {"corpus": "../shared/retrieval" if corpus.REAL.is_dir() else "made up"}
     with stack() as portal:
-        results["backfill"] = backfill(portal)
-        print(f"backfill      {results['backfill']}", flush=True)
         keys = {size: load(portal, f"tools-{size}", size) for size in SIZES}
         portal.start("embeddings", EMBEDDING_THREADS="2")
         for size in SIZES:
