@@ -61,7 +61,10 @@ class OperationReader:
         """The spec of an operation that is to be called `name`."""
         operation = raw.operation
         title = one_line(operation.get("summary", raw.item.get("summary")), limit=MAX_TITLE)
-        description = _description(operation, raw.item)
+        description = said_together(
+            operation.get("summary", raw.item.get("summary")),
+            operation.get("description", raw.item.get("description")),
+        )
         if not description:
             self._without_text.append(raw.key)
         parameters = bundled(self._inputs.inputs(raw.path, raw.item, operation, raw.key), self._bundler)
@@ -179,10 +182,10 @@ def _server_url(server: Any) -> str:
     return cut(_VARIABLE.sub(default, as_text(server.get("url"))[:2_000]), 2_000)
 
 
-def _description(operation: JsonObject, item: JsonObject) -> str:
-    """Summary and description together, unless one only repeats the other; empty if there is neither."""
-    summary = plain_text(operation.get("summary", item.get("summary")), limit=MAX_DESCRIPTION)
-    text = plain_text(operation.get("description", item.get("description")), limit=MAX_DESCRIPTION)
+def said_together(summary: Any, description: Any) -> str:
+    """Summary and description in one text, unless one only repeats the other; empty if there is neither."""
+    summary = plain_text(summary, limit=MAX_DESCRIPTION)
+    text = plain_text(description, limit=MAX_DESCRIPTION)
     if not summary or not text:
         return summary or text
     short, long = summary.casefold().rstrip("."), text.casefold().rstrip(".")

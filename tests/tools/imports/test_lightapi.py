@@ -1,0 +1,199 @@
+"""SYN-3: LightAPI descriptions 0.1.0; the wrong documents of case 51 and their kind."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.tools.imports.documents import INPUTS, shared
+from tools.imports.lightapi import parse_lightapi
+from tools.imports.specs import DocumentRefused, EndpointSpec, ParsedDocument
+
+PING = {"protocol": "http", "method": "GET", "endpoint": "/ping", "summary": "Ping"}
+
+
+def written(operations: Any = None, **fields: Any) -> bytes:
+    document = {
+        "lightapi": "0.1.0",
+        "info": {"title": "A", "namespace": "a", "version": "1.0.0"},
+        "operations": {"ping": PING} if operations is None else operations,
+    }
+    return json.dumps(document | fields).encode()
+
+
+def read(operations: Any = None, **fields: Any) -> ParsedDocument:
+    return parse_lightapi(written(operations, **fields))
+
+
+def only(operation: dict[str, Any], **fields: Any) -> EndpointSpec:
+    (endpoint,) = read({"ping": operation}, **fields).endpoints
+    return endpoint
+
+
+def refusal(raw: bytes) -> str:
+    with pytest.raises(DocumentRefused) as refused:
+        parse_lightapi(raw)
+    return str(refused.value)
+
+
+def test_every_published_example_is_read_to_its_end_SYN_3() -> None:
+    counts = {"endpoint-level-register-api": (1, 1), "mcp-petstore-tools": (7, 4), "raw-http-health": (3, 3)}
+    for name, (operations, tools) in counts.items():
+        found = parse_lightapi(shared(f"lightapi/{name}.lightapi.yaml"), name=name)
+        assert (found.operations, len(found.endpoints)) == (operations, tools)
+        assert found.operations == len(found.endpoints) + len(found.left_out)
+        assert found.warnings == ()
+
+
+def test_a_tool_of_mcp_keeps_its_name_and_resources_and_prompts_are_left_out_with_the_reason_SYN_3() -> None:
+    found = parse_lightapi(shared("lightapi/mcp-petstore-tools.lightapi.yaml"))
+    assert [endpoint.name for endpoint in found.endpoints] == [
+        "petstore_getPet",
+        "petstore_listPets",
+        "petstore_addPet",
+        "petstore_deletePet",
+    ]
+    assert [(entry.operation, entry.reason) for entry in found.left_out] == [
+        ("gatewayConfig", "an MCP resource is no tool"),
+        ("petstoreSpec", "an MCP resource is no tool"),
+        ("generateApiTest", "an MCP prompt is no tool"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operation", "key", "path", "kind"),
+    [
+        ({**PING, "endpointId": "a/x.ping"}, "a/x.ping", "/ping", "api"),
+        (PING, "ping@get", "/ping", "api"),
+        ({**PING, "operationId": "doPing"}, "doPing@get", "/ping", "api"),
+        ({"protocol": "http", "source": "s", "operationId": "getPet"}, "getPet@call", "getPet", "api"),
+        (
+            {"protocol": "jsonrpc", "endpoint": "/rpc", "method": "user.get"},
+            "user.get@call",
+            "user.get",
+            "api",
+        ),
+        ({"protocol": "openrpc", "source": "s", "method": "user.get"}, "user.get@call", "user.get", "api"),
+        ({"protocol": "grpc", "service": "a.B", "method": "Go"}, "a.B/Go@call", "a.B/Go", "api"),
+        ({"protocol": "mcp", "kind": "tool", "name": "get_pet"}, "get_pet@call", "get_pet", "mcp"),
+    ],
+)
+def test_every_protocol_has_its_key_SYN_3(operation: dict[str, Any], key: str, path: str, kind: str) -> None:
+    found = only(operation)
+    assert (found.key, found.path) == (key, path)
+    assert found.metadata["tool"]["tool_type"] == kind
+    assert found.metadata["call"]["protocol"] == operation["protocol"]
+
+
+def test_visibility_and_lifecycle_say_who_is_offered_the_tool_SYN_3() -> None:
+    def tool(**fields: str) -> Any:
+        return only({**PING, **fields}).metadata["tool"]
+
+    assert (tool()["sensitivity"], tool()["lifecycle"]) == ("internal", "active")
+    assert tool(visibility="restricted")["sensitivity"] == "restricted"
+    assert tool(lifecycle="deprecated")["lifecycle"] == "deprecated"
+    assert tool(lifecycle="draft")["visibility"] == "unlisted"
+    assert "visibility" not in tool()
+
+
+def test_the_input_is_an_object_whose_references_are_inside_it_SYN_3() -> None:
+    schema = {"type": "object", "properties": {"pet": {"$ref": "#/components/schemas/Pet"}, "own": {"$ref": "#/$defs/Own"}},
+              "$defs": {"Own": {"type": "integer"}}}  # fmt: skip
+    found = only(
+        {**PING, "input": {"schema": schema, "required": ["pet"]}},
+        components={"schemas": {"Pet": {"type": "string"}}},
+    )
+    assert found.input_schema["required"] == ["pet"]
+    assert [name.split("_")[-2:][0] for name in found.input_schema["$defs"]] == ["Pet", "Own"]
+    bare = only({**PING, "input": {"schema": {"type": "string"}}})
+    assert bare.input_schema == {
+        "type": "object",
+        "properties": {"input": {"type": "string"}},
+        "required": ["input"],
+    }
+    assert only(PING).input_schema == {"type": "object", "properties": {}}
+
+
+def test_a_schema_outside_the_document_is_told_and_not_opened_SYN_3() -> None:
+    found = read({"ping": {**PING, "input": {"schema": "file:///etc/passwd"}}})
+    assert found.warnings == ("operations.ping.input.schema stands outside the document and is not opened.",)
+    assert found.endpoints[0].input_schema == {"type": "object", "properties": {}}
+
+
+def test_hints_and_capability_are_kept_SYN_3() -> None:
+    found = only(
+        {**PING, "capability": {"group": "health", "action": "read"}, "safety": {"destructive": False}, "tags": ["b", "a", "b"]}
+    )  # fmt: skip
+    assert found.metadata["annotations"] == {"destructiveHint": False}
+    assert found.metadata["routing"] == {"semanticKeywords": ["health", "read"]}
+    assert (found.metadata["tool"]["category"], found.tags) == ("health", ("b", "a"))
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("no-operations.yaml", "operations is empty"),
+        ("wrong-version.yaml", "'lightapi' is '0.2.0'"),
+        ("http-without-method.yaml", "operations.ping.method is missing"),
+        ("endpoint-profile-two-operations.yaml", "the profile 'endpoint' allows one"),
+        ("duplicate-endpointid.yaml", "the same endpointId 'a/x'"),
+        ("secret-inline.yaml", "secrets.0 is not a text"),
+    ],
+)
+def test_case_51_a_wrong_document_is_refused_and_the_field_is_named_SYN_3(name: str, field: str) -> None:
+    if not INPUTS.is_dir():
+        pytest.skip("needs ../shared/inputs")
+    said = refusal(shared(f"cases/51-lightapi-wrong-documents/{name}"))
+    assert field in said
+    assert "4711" not in said  # the secret's value
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"[]", "it has no field 'lightapi'"),
+        (b'{"openapi": "3.0.0"}', "it has no field 'lightapi'"),
+        (written({"ping": {**PING, "protocol": "soap"}}), "operations.ping.protocol is none of http, jsonrpc,"),
+        (written({"ping": {"method": "GET"}}), "operations.ping.protocol is missing"),
+        (written({"ping": 1}), "operations.ping is not a mapping"),
+        (written({"ping": {**PING, "methd": "GET"}}), "operations.ping has a field that the format does not know"),
+        (written({"ping": {**PING, "method": "FETCH"}}), "operations.ping.method is none of GET, HEAD,"),
+        (written({"ping": {"protocol": "http", "source": "s"}}), "operations.ping.operationId is missing"),
+        (written({"ping": {"protocol": "grpc", "method": "Go"}}), "operations.ping.service is missing"),
+        (written({"ping": {"protocol": "jsonrpc", "method": "go"}}), "operations.ping.endpoint is missing"),
+        (written({"ping": {"protocol": "mcp", "kind": "tool"}}), "operations.ping.name is missing"),
+        (written({"ping": {"protocol": "mcp", "kind": "resource"}}), "operations.ping.uri is missing"),
+        (written({"ping": {**PING, "endpointId": "no slash"}}), "operations.ping.endpointId is not written as"),
+        (written(info={"title": "A", "namespace": "a"}), "info.version is missing"),
+        (written(info={"title": "A", "namespace": "a", "version": 1}), "info.version is not a text"),
+        (written(sources={"s": {"type": "mcp", "version": "1"}}), "sources.s.transport is missing"),
+        (written(extra=1), "has a field that the format does not know (extra)"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_told_with_its_place_SYN_3(raw: bytes, said: str) -> None:
+    assert said in refusal(raw)
+
+
+def test_values_of_a_wrong_document_are_never_repeated_SYN_3() -> None:
+    secret = "hunter2-very-secret"
+    for raw in (
+        written(secrets=[{"name": "token", "value": secret}]),
+        written(authentications={"a": {"type": "basic", "password": [secret]}}),
+        written(authentications={"a": {"type": "basic", "pass word": secret, secret * 9: 1}}),
+        written({"ping": {**PING, "authentication": {"type": "magic", "token": secret}}}),
+        written({"ping": {**PING, "input": {"schema": 1, "value": secret}}}),
+    ):
+        assert secret not in refusal(raw)
+
+
+def test_an_inline_password_is_not_kept_with_the_endpoint_SYN_3() -> None:
+    found = only({**PING, "authentication": {"type": "basic", "username": "a", "password": "hunter2"}})
+    assert "hunter2" not in json.dumps(found.metadata)
+    assert found.metadata["call"]["authentication"] == "basic"
+
+
+def test_many_faults_are_counted_and_the_first_ones_shown_SYN_3() -> None:
+    said = refusal(written({f"op{n}": {"protocol": "grpc", "method": "Go"} for n in range(40)}))
+    assert "… and 35 more" in said
