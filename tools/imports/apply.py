@@ -165,7 +165,7 @@ class _Import:
         same = [known[spec.key][0] for spec in old if known[spec.key][1:] == (hashes[spec.key], True)]
         vanished = (
             [pk for key, (pk, _, active) in known.items() if active and key not in hashes]
-            if self.whole
+            if self.whole and document.complete
             else []
         )
         self._add(new, hashes)

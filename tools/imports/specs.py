@@ -59,7 +59,10 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """A document that was read to its end; `operations` is always `len(endpoints) + len(left_out)`."""
+    """A document that was read to its end; `operations` is always `len(endpoints) + len(left_out)`.
+
+    One that is not `complete` says itself that it is a part of something: what it does not name is not gone.
+    """
 
     format_version: str
     title: str
@@ -70,6 +73,7 @@ class ParsedDocument:
     endpoints: tuple[EndpointSpec, ...]
     left_out: tuple[LeftOut, ...]
     warnings: tuple[str, ...]
+    complete: bool = True
 
 
 def canonical_json(value: object) -> bytes:
