@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.conftest import make_api
 from tools import services
 from tools.models import ManualOverride, Source, SourceDocument, Tool
 
-OPENAPI = Path("/work/shared/inputs/openapi")
+OPENAPI = Path(__file__).resolve().parents[3] / "shared" / "inputs" / "openapi"
 TOOLS = "/api/v1/tools"
 ToolOf = Callable[..., Tool]
 
@@ -313,3 +314,14 @@ def test_a_tool_that_another_write_holds_is_a_409_that_says_so(
         admin_database.execute("SELECT 1 FROM tools_tool WHERE id = %s FOR UPDATE", [tool.pk])
         assert_problem(patch(client, tool.pk, {"description": "New."}), 409, "busy")
     assert patch(client, tool.pk, {"description": "New."}).status_code == 200
+
+
+def test_the_api_recognises_what_it_is_given_and_can_be_told_SYN_1_SYN_2(agent: APIClient) -> None:
+    lamps = json.dumps([{"name": "lamp_on"}, {"name": "lamp_off"}]).encode()
+
+    assert upload(agent, lamps).json()["added"] == 2
+    refused = upload(agent, lamps, kind="openapi")
+    assert refused.status_code == 422
+    assert "not an OpenAPI document" in refused.json()["detail"]
+    assert upload(agent, lamps, kind="manual").status_code == 400
+    assert agent.get("/api/v1/sources").json()["results"][0]["kind"] == "mcp"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from portal.tenancy.models import Tenant
+from tools.imports import service
 from tools.imports.apply import ImportReport
-from tools.imports.service import import_openapi
 
-INPUTS = Path("/work/shared/inputs")
+INPUTS = Path(__file__).resolve().parents[3] / "shared" / "inputs"
 OPENAPI = INPUTS / "openapi"
 
 
@@ -37,6 +37,6 @@ def import_document(
     tenant: Tenant, content: dict[str, Any] | bytes, slug: str = "shop", **options: Any
 ) -> ImportReport:
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return import_openapi(
+    return service.import_document(
         tenant_id=tenant.pk, raw=raw, name=f"{slug}.json", actor="importer", slug=slug, **options
     )

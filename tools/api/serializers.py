@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from portal.bodies import too_large
 from tools.api.pages import refuse_unknown
-from tools.models import Tool
+from tools.models import DOCUMENT_KINDS, Tool
 from tools.search.query import (
     DEFAULT_TOP_K,
     FILTER_NAMES,
@@ -77,9 +77,10 @@ class SearchSerializer(serializers.Serializer[Any]):
 
 
 class ImportSerializer(serializers.Serializer[Any]):
-    """The upload of an OpenAPI document as a form."""
+    """The upload of a document as a form; without `kind` it is recognised."""
 
     document = serializers.FileField()
+    kind = serializers.ChoiceField(DOCUMENT_KINDS, default="", allow_blank=True)
     source = serializers.CharField(max_length=100, default="", allow_blank=True)  # type: ignore[assignment]
     dry_run = serializers.BooleanField(default=False)
 

@@ -34,7 +34,7 @@ from tools.api.serializers import (
 )
 from tools.errors import Busy, CatalogueError, Invalid, ManagedBySource, NameTaken, StaleVersion
 from tools.filters import ToolFilter
-from tools.imports.service import import_openapi
+from tools.imports.service import import_document
 from tools.imports.specs import DocumentRefused
 from tools.models import Source, Tool, ToolEmbedding, Visibility
 from tools.search.query import SearchQuery
@@ -206,7 +206,7 @@ class ToolListView(APIView):
         with tenant_context(caller.tenant_id):
             serializer.is_valid(raise_exception=True)
             try:
-                tool = services.create_tool(actor=_actor(caller), **serializer.validated_data)
+                tool = services.create_tool(actor=actor_of(caller), **serializer.validated_data)
             except CatalogueError as error:
                 raise as_problem(error) from error
             body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
@@ -242,7 +242,7 @@ class ToolView(APIView):
                     pk=tool.pk,
                     expected_version=version,
                     changes=serializer.validated_data,
-                    actor=_actor(caller),
+                    actor=actor_of(caller),
                 )
             except CatalogueError as error:
                 raise as_problem(error) from error
@@ -256,7 +256,7 @@ class ToolView(APIView):
         with tenant_context(caller.tenant_id):
             tool = find_tool(caller, ref, _namespace(request))
             try:
-                services.delete_tool(pk=tool.pk, actor=_actor(caller), expected_version=version)
+                services.delete_tool(pk=tool.pk, actor=actor_of(caller), expected_version=version)
             except CatalogueError as error:
                 raise as_problem(error) from error
         return Response(status=204)
@@ -332,12 +332,13 @@ class SourceListView(APIView):
         serializer.is_valid(raise_exception=True)
         given = serializer.validated_data
         try:
-            report = import_openapi(
+            report = import_document(
                 tenant_id=caller.tenant_id,
                 raw=given["document"].read(),
                 name=given["document"].name,
                 slug=given["source"],
-                actor=_actor(caller),
+                kind=given["kind"],
+                actor=actor_of(caller),
                 dry_run=given["dry_run"],
             )
         except DocumentRefused as error:
@@ -365,5 +366,5 @@ class MeView(APIView):
         )
 
 
-def _actor(caller: Caller) -> str:
+def actor_of(caller: Caller) -> str:
     return f"API key {caller.key_name}"

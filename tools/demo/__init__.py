@@ -36,7 +36,7 @@ class Question:
 def import_demo(*, tenant_id: UUID, actor: str) -> int:
     """Imports the demo into a tenant and returns how many tools it has. Safe to repeat, like any import."""
     raw = (FOLDER / API).read_bytes()
-    reports = [service.import_openapi(tenant_id=tenant_id, raw=raw, name=API, actor=actor)]
+    reports = [service.import_document(tenant_id=tenant_id, raw=raw, name=API, actor=actor)]
     for name, namespace in TOOL_FILES.items():
         raw = (FOLDER / name).read_bytes()
         reports.append(

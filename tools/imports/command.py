@@ -1,18 +1,21 @@
-"""What import_openapi and import_tools share: options, the report as text or JSON, and exit codes."""
+"""What the import commands share: options, the report as text or JSON, and exit codes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.core.management.base import CommandParser
 
 from portal.tenancy.commands import REFUSED, TenantCommand
 from tools.errors import CatalogueError
+from tools.imports import fetch
 from tools.imports.apply import ImportReport
+from tools.imports.service import import_document
 from tools.imports.specs import DocumentRefused
+from tools.models import SourceKind
 
 ACTOR = "command line"
 SHOWN = 20
@@ -51,6 +54,27 @@ class ImportCommand(TenantCommand):
         except (DocumentRefused, CatalogueError) as error:
             self.stop(REFUSED, str(error))
         self.show(options, report.as_dict(), "\n".join(_lines(report)))
+
+
+class DocumentCommand(ImportCommand):
+    """Imports a document of one kind from a file or URL."""
+
+    kind: ClassVar[SourceKind]
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("document", metavar="PATH|URL")
+
+    def read(self, where: str) -> bytes:
+        if "://" not in where:
+            return super().read(where)
+        try:
+            return fetch.document(where)
+        except fetch.FetchRefused as error:
+            self.stop(REFUSED, str(error))
+
+    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
+        self.run_import(import_document, tenant_id, options["document"], options, kind=self.kind.value)
 
 
 def _lines(report: ImportReport) -> list[str]:

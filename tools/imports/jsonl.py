@@ -50,7 +50,7 @@ def parse_tools(raw: bytes, *, name: str = "") -> ParsedDocument:
     if not endpoints:
         raise DocumentRefused(f"{where} holds no tool: {left_out[0].operation}: {left_out[0].reason}.")
     return ParsedDocument(
-        format_version="tools", title=name, version="", description="", servers=(), operations=len(numbered),
+        kind="manual", format_version="", title=name, version="", description="", servers=(), operations=len(numbered),
         endpoints=tuple(endpoints.values()), left_out=tuple(left_out), warnings=(),
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]
 
 from tools.imports.bundle import Bundler
-from tools.imports.document import load_document
+from tools.imports.document import LoadedDocument
 from tools.imports.names import NamedOperation, operation_names
 from tools.imports.openapi import MAX_KEY_BYTES, MAX_OPERATIONS
 from tools.imports.operations import (
@@ -31,7 +31,7 @@ from tools.imports.operations import (
 from tools.imports.reading import Reading
 from tools.imports.schema import Schemas
 from tools.imports.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
-from tools.imports.texts import as_text, cut, one_line, without_controls
+from tools.imports.texts import as_text, cut, one_line
 
 VERSION = "0.1.0"
 _SCHEMA = Path(__file__).with_name("lightapi-0.1.0.yaml")
@@ -90,10 +90,8 @@ class _Operation(NamedTuple):
         return str(written["method"])
 
 
-def parse_lightapi(raw: bytes, *, name: str = "") -> ParsedDocument:
-    """Read a document; `name` (of its file) begins the sentence when it is refused: `DocumentRefused`."""
-    subject = one_line(without_controls(name)[0], limit=100) or "The document"
-    loaded = load_document(raw, subject=subject)
+def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
+    """The endpoints of a loaded document; `subject` begins the sentence when it is refused: `DocumentRefused`."""
     tree = _checked(loaded.value, subject)
     reading = Reading(tree, siblings_count=True)
     for warning in loaded.warnings:
@@ -109,6 +107,7 @@ def parse_lightapi(raw: bytes, *, name: str = "") -> ParsedDocument:
     endpoints = tuple(reader.endpoint(operation, name) for operation, name in zip(found, names, strict=True))
     info = tree["info"]
     return ParsedDocument(
+        kind="lightapi",
         format_version=VERSION,
         title=one_line(info["title"], limit=MAX_TITLE),
         version=cut(info["version"], 100),

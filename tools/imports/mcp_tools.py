@@ -12,22 +12,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from tools.imports.bundle import Bundler
-from tools.imports.document import load_document
+from tools.imports.document import LoadedDocument
 from tools.imports.operations import MAX_DESCRIPTION, MAX_INPUT_BYTES, MAX_OUTPUT_BYTES, MAX_TITLE
 from tools.imports.reading import Reading, Warnings
 from tools.imports.schema import Schemas, json_size
 from tools.imports.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
-from tools.imports.texts import as_text, cut, one_line, without_controls
+from tools.imports.texts import as_text, cut, one_line
 
 MAX_NAME = 200
 MAX_TOOLS = 20_000
 _MAX_META_BYTES = 4 * 1024
 
 
-def parse_mcp_tools(raw: bytes, *, name: str = "") -> ParsedDocument:
-    """Read a list; `name` (of its file) begins the sentence when it is refused: `DocumentRefused`."""
-    subject = one_line(without_controls(name)[0], limit=100) or "The list"
-    loaded = load_document(_of_event_stream(raw), subject=subject)
+def read_mcp_tools(loaded: LoadedDocument, subject: str) -> ParsedDocument:
+    """The endpoints of a loaded list; `subject` begins the sentence when it is refused: `DocumentRefused`."""
     pages, server = _pages(loaded.value, subject)
     reader = _Reader(loaded.warnings)
     entries = [entry for page in pages for entry in page["tools"]]
@@ -43,7 +41,8 @@ def parse_mcp_tools(raw: bytes, *, name: str = "") -> ParsedDocument:
     if not entries:
         reader.warnings.add("The server has no tools.")
     return ParsedDocument(
-        format_version="mcp",
+        kind="mcp",
+        format_version="",
         title=one_line(server.get("title") or server.get("name"), limit=MAX_TITLE),
         version=cut(as_text(server.get("version")), 100),
         description="",
@@ -54,19 +53,6 @@ def parse_mcp_tools(raw: bytes, *, name: str = "") -> ParsedDocument:
         warnings=reader.warnings.all(),
         complete=not cursor,
     )
-
-
-def _of_event_stream(raw: bytes) -> bytes:
-    """The last message of an event stream, which is the answer; anything else as it is."""
-    if not raw.lstrip().startswith((b"event:", b"data:", b"id:")):
-        return raw
-    messages = [b""]
-    for line in raw.splitlines():
-        if not line.strip():
-            messages.append(b"")
-        elif line.startswith(b"data:"):
-            messages[-1] += line.removeprefix(b"data:").removeprefix(b" ") + b"\n"
-    return next((message for message in reversed(messages) if message.strip()), b"")
 
 
 def _pages(value: Any, subject: str) -> tuple[list[JsonObject], JsonObject]:

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tools.imports.document import load_document
+from tools.imports.document import LoadedDocument
 from tools.imports.names import NamedOperation, operation_names
 from tools.imports.operations import MAX_DESCRIPTION, MAX_TITLE, OperationReader, RawOperation, server_urls
 from tools.imports.reading import Reading
 from tools.imports.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
-from tools.imports.texts import as_text, cut, one_line, plain_text, without_controls
+from tools.imports.texts import as_text, cut, one_line, plain_text
 
 MAX_OPERATIONS = 20_000
 # A key is part of a unique index, whose rows PostgreSQL limits to some 2,700 bytes.
@@ -45,10 +45,8 @@ class _Version(NamedTuple):
         return self.written.startswith("3.2")
 
 
-def parse_openapi(raw: bytes, *, name: str = "") -> ParsedDocument:
-    """Read a document; `name` (of its file) begins the sentence when it is refused: `DocumentRefused`."""
-    subject = one_line(without_controls(name)[0], limit=100) or "The document"
-    loaded = load_document(raw, subject=subject)
+def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
+    """The endpoints of a loaded document; `subject` begins the sentence when it is refused: `DocumentRefused`."""
     tree = loaded.value
     if not isinstance(tree, dict):
         kind = "a list" if isinstance(tree, list) else "a single value"
@@ -78,6 +76,7 @@ def parse_openapi(raw: bytes, *, name: str = "") -> ParsedDocument:
     info = tree.get("info")
     info = info if isinstance(info, dict) else {}
     return ParsedDocument(
+        kind="openapi",
         format_version=version.written,
         title=one_line(info.get("title"), limit=MAX_TITLE),
         version=cut(as_text(info.get("version")), 100),

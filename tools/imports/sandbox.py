@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.imports.jsonl import parse_tools
-from tools.imports.openapi import parse_openapi
+from tools.imports.recognise import READERS, parse_document
 from tools.imports.specs import DocumentRefused, EndpointSpec, LeftOut, ParsedDocument
 
 log = logging.getLogger(__name__)
@@ -22,12 +22,13 @@ log = logging.getLogger(__name__)
 MEMORY_BYTES = 1_500_000_000
 CPU_SECONDS = 60
 WALL_SECONDS = 90
-PARSERS = {"openapi": parse_openapi, "tools": parse_tools}
+TOOLS, ANY = "tools", "any"
+KINDS = (*READERS, TOOLS, ANY)
 REFUSED = 3
 
 
 def parse(kind: str, raw: bytes, *, name: str) -> ParsedDocument:
-    """The parsed document. Raises DocumentRefused, also for one that breaks the bounds."""
+    """The parsed document of one of KINDS; ANY recognises it. Raises DocumentRefused, also for one that breaks the bounds."""
     command = [sys.executable, "-m", "tools.imports.sandbox", kind, name]
     root = Path(__file__).resolve().parents[2]
     try:
@@ -64,7 +65,12 @@ def _child(kind: str, name: str) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     try:
-        document = PARSERS[kind](sys.stdin.buffer.read(), name=name)
+        raw = sys.stdin.buffer.read()
+        document = (
+            parse_tools(raw, name=name)
+            if kind == TOOLS
+            else parse_document(raw, name=name, kind="" if kind == ANY else kind)
+        )
     except DocumentRefused as refused:
         sys.stderr.write(str(refused))
         return REFUSED

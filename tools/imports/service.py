@@ -31,15 +31,23 @@ def slug_of(name: str) -> str:
     return slug[:SLUG_LENGTH].rstrip("-._") or "source"
 
 
-def import_openapi(
-    *, tenant_id: UUID, raw: bytes, name: str, actor: str, slug: str = "", dry_run: bool = False
+def import_document(
+    *,
+    tenant_id: UUID,
+    raw: bytes,
+    name: str,
+    actor: str,
+    slug: str = "",
+    kind: str = "",
+    dry_run: bool = False,
 ) -> ImportReport:
-    """Imports an OpenAPI document. `name` is its file name or URL. Raises DocumentRefused or CatalogueError, and then
-    nothing is stored. The document is parsed before the transaction opens."""
-    document = sandbox.parse("openapi", raw, name=PurePosixPath(name).name or name)
+    """Imports a document of `kind` (openapi, mcp, lightapi), or of the kind that it shows itself to be. `name` is its file
+    name or URL. Raises DocumentRefused or CatalogueError, and then nothing is stored. The document is parsed before the
+    transaction opens."""
+    document = sandbox.parse(kind or sandbox.ANY, raw, name=PurePosixPath(name).name or name)
     origin = Origin(
         slug=slug or slug_of(name),
-        kind=SourceKind.OPENAPI,
+        kind=SourceKind(document.kind),
         name=name,
         raw=raw,
         url=name if "://" in name else "",
@@ -59,7 +67,7 @@ def import_tools(
 ) -> ImportReport:
     """Imports a file of tools, one JSON object a line, into `namespace`; adds and changes, and removes nothing. Raises
     DocumentRefused or CatalogueError, and then nothing is stored."""
-    document = sandbox.parse("tools", raw, name=PurePosixPath(name).name)
+    document = sandbox.parse(sandbox.TOOLS, raw, name=PurePosixPath(name).name)
     origin = Origin(
         slug=slug or slug_of(name),
         kind=SourceKind.MANUAL,
@@ -83,4 +91,4 @@ def _apply(
 
 
 _ALL_BUT_NAMESPACE = {field.name for field in Tool._meta.fields} - {"namespace"}
-__all__ = ["CatalogueError", "DocumentRefused", "import_openapi", "import_tools", "slug_of"]
+__all__ = ["CatalogueError", "DocumentRefused", "import_document", "import_tools", "slug_of"]

@@ -61,9 +61,11 @@ class LeftOut:
 class ParsedDocument:
     """A document that was read to its end; `operations` is always `len(endpoints) + len(left_out)`.
 
-    One that is not `complete` says itself that it is a part of something: what it does not name is not gone.
+    `kind` is the source's (openapi, mcp, lightapi, or manual for a file of tools), `format_version` the format's. A document
+    that is not `complete` says itself that it is a part of something: what it does not name is not gone.
     """
 
+    kind: str
     format_version: str
     title: str
     version: str

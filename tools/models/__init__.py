@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools.models.embedding import ToolEmbedding
 from tools.models.override import ManualOverride
-from tools.models.source import Endpoint, Source, SourceDocument, SourceKind
+from tools.models.source import DOCUMENT_KINDS, Endpoint, Source, SourceDocument, SourceKind
 from tools.models.tool import (
     OVERRIDABLE_FIELDS,
     DescriptionSource,
@@ -15,6 +15,7 @@ from tools.models.tool import (
 )
 
 __all__ = [
+    "DOCUMENT_KINDS",
     "OVERRIDABLE_FIELDS",
     "DescriptionSource",
     "Endpoint",

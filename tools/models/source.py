@@ -22,6 +22,9 @@ class SourceKind(models.TextChoices):
     MANUAL = "manual", "Manual"  # a file of tools that somebody wrote: import_tools
 
 
+DOCUMENT_KINDS = [(kind.value, kind.label) for kind in SourceKind if kind != SourceKind.MANUAL]
+
+
 @track(exclude=["updated_at"])
 class Source(TenantModel):
     """What an import reads. Its slug is the namespace of the tools that come from it."""

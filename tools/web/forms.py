@@ -9,9 +9,10 @@ from typing import Any
 from django import forms
 from django.conf import settings
 
+from portal.jobs.errors import InvalidArguments
 from portal.tenancy.models import Sensitivity
 from tools.errors import Invalid
-from tools.models import Lifecycle, Tool, ToolType, Visibility
+from tools.models import DOCUMENT_KINDS, Lifecycle, Tool, ToolType, Visibility
 from tools.models.source import SLUG_PATTERN
 from tools.models.tool import TOOL_ID_LENGTH
 
@@ -73,7 +74,7 @@ class PortalForm(forms.Form):
                 style = "form-control"
             widget.attrs["class"] = f"{widget.attrs.get('class', '')} {style}".strip()
 
-    def add_refusals(self, error: Invalid) -> None:
+    def add_refusals(self, error: Invalid | InvalidArguments) -> None:
         """The services' sentences, each beside its field where the form has it."""
         for name, sentences in error.errors.items():
             for sentence in sentences:
@@ -154,7 +155,7 @@ class NewToolForm(ToolForm):
 
 
 class ImportForm(PortalForm):
-    """An OpenAPI document from exactly one place: a file, a text, or a URL."""
+    """A document from exactly one place: a file, a text, or a URL."""
 
     document = forms.FileField(
         required=False,
@@ -162,7 +163,7 @@ class ImportForm(PortalForm):
         widget=forms.ClearableFileInput(
             attrs={"accept": ".json,.yaml,.yml,application/json,application/yaml"}
         ),
-        help_text="OpenAPI 2.0 or 3.x as JSON or YAML, up to 20 MB.",
+        help_text="OpenAPI 2.0 or 3.x, the answer of an MCP server to tools/list, or LightAPI 0.1.0; JSON or YAML, up to 20 MB.",
     )
     url = forms.URLField(
         required=False,
@@ -176,6 +177,12 @@ class ImportForm(PortalForm):
         label="Text",
         widget=forms.Textarea(attrs={"rows": 6, "class": "font-monospace", "spellcheck": "false"}),
         help_text="The document itself. For more than 1 MB use a file.",
+    )
+    kind = forms.ChoiceField(
+        choices=[("", "Recognise it"), *DOCUMENT_KINDS],
+        required=False,
+        label="Kind",
+        help_text="Only needed where a document could be of two kinds.",
     )
     source = forms.RegexField(
         SLUG_PATTERN,

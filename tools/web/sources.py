@@ -19,7 +19,7 @@ from tools.errors import CatalogueError
 from tools.imports import fetch
 from tools.imports.apply import ImportReport
 from tools.imports.fetch import FetchRefused
-from tools.imports.service import import_openapi
+from tools.imports.service import import_document
 from tools.imports.specs import DocumentRefused
 from tools.models import Source, SourceDocument
 from tools.web.access import PageRequest, actor, member_page
@@ -91,11 +91,12 @@ def _import(request: PageRequest, form: ImportForm) -> ImportReport | None:
             raw, name = fetch.document(given["url"]), given["url"]
         else:
             raw, name = given["text"].encode(), f"{given['source']}.txt"
-        return import_openapi(
+        return import_document(
             tenant_id=request.member.tenant_id,
             raw=raw,
             name=name,
             slug=given["source"],
+            kind=given["kind"],
             actor=actor(request),
             dry_run="import" not in request.POST,
         )

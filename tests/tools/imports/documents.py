@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.imports.openapi import parse_openapi
+from tools.imports.recognise import parse_document
 from tools.imports.specs import EndpointSpec, ParsedDocument
 
 INPUTS = Path(__file__).resolve().parents[4] / "shared" / "inputs"
+parse_openapi = partial(parse_document, kind="openapi")
+parse_lightapi = partial(parse_document, kind="lightapi")
+parse_mcp_tools = partial(parse_document, kind="mcp")
 OK = {"200": {"description": "ok"}}
 
 

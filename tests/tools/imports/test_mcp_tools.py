@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.imports.documents import INPUTS, shared
-from tools.imports.mcp_tools import parse_mcp_tools
+from tests.tools.imports.documents import INPUTS, parse_mcp_tools, shared
 from tools.imports.operations import MAX_INPUT_BYTES
 from tools.imports.schema import json_size
 from tools.imports.specs import DocumentRefused, ParsedDocument

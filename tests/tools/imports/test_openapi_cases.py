@@ -13,8 +13,7 @@ import time
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from tests.tools.imports.documents import INPUTS, by_name, case, parsed, places, shared
-from tools.imports.openapi import parse_openapi
+from tests.tools.imports.documents import INPUTS, by_name, case, parse_openapi, parsed, places, shared
 from tools.imports.operations import MAX_INPUT_BYTES
 from tools.imports.schema import json_size
 from tools.imports.specs import DocumentRefused

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.imports.documents import INPUTS, counted_operations, shared
-from tools.imports.openapi import parse_openapi
+from tests.tools.imports.documents import INPUTS, counted_operations, parse_openapi, shared
 from tools.imports.operations import MAX_INPUT_BYTES, MAX_OUTPUT_BYTES
 from tools.imports.schema import json_size
 from tools.imports.specs import DocumentRefused

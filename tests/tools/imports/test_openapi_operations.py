@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.imports.documents import OK, operation, parsed, places
-from tools.imports.openapi import parse_openapi
+from tests.tools.imports.documents import OK, operation, parse_openapi, parsed, places
 from tools.imports.reading import MAX_WARNINGS
 from tools.imports.specs import DocumentRefused
 

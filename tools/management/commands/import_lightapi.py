@@ -1,0 +1,11 @@
+"""Imports a LightAPI description from a file or URL: every operation becomes a tool."""
+
+from __future__ import annotations
+
+from tools.imports.command import DocumentCommand
+from tools.models import SourceKind
+
+
+class Command(DocumentCommand):
+    help = __doc__
+    kind = SourceKind.LIGHTAPI
