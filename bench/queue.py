@@ -3,7 +3,8 @@
 - backfill: tools a second through two workers of the product, against two processes of the bare model, each with half of
   the texts, in the same batches;
 - tasks: tasks a second through two workers with a provider that costs nothing, against two processes of bare SQL that take
-  32 rows at a time and write their vectors, without claim, lease, fence or compare-and-set. Both pay for the index;
+  32 rows at a time and write their vectors, without claim, lease, fence or compare-and-set. Both pay for the vector index,
+  which is most of it: `tasks_without_index` is the queue alone;
 - bell, poll: from a save's answer to its claim, in milliseconds, by a Celery worker with the broker and by `embed_worker`
   alone, whose poll is EMBEDDING_POLL seconds.
 """
@@ -162,6 +163,11 @@ def tasks(portal: Stack) -> dict[str, float]:
     return compared(ours, floor, "tasks_per_s")
 
 
+def drop_vector_indexes(portal: Stack) -> None:
+    with psycopg.connect(portal.environment["DATABASE_ADMIN_URL"], autocommit=True) as owner:
+        owner.execute("DROP INDEX IF EXISTS tools_toolembedding_hnsw_0, tools_toolembedding_hnsw_1")
+
+
 def lag(portal: Stack, key: str, pause: float) -> dict[str, float]:
     """Saves one tool after the other, at random moments, and watches the table for the claim of each."""
     client = Client(portal.port, key)
@@ -195,8 +201,10 @@ def main() -> int:
     instant = {"EMBEDDING_PROVIDER": "bench.providers.Instant", "EMBEDDING_MODEL": "instant"}
     with stack(**instant) as portal:
         key = load(portal, "tasks", TASKS)
-        results["tasks"] = tasks(portal)
-        print(f"tasks         {results['tasks']}", flush=True)
+        for name in ("tasks", "tasks_without_index"):
+            results[name] = tasks(portal)
+            print(f"{name:13} {results[name]}", flush=True)
+            drop_vector_indexes(portal)
         portal.start("web")
         portal.start("embeddings")
         time.sleep(5)  # Celery connects
