@@ -181,6 +181,9 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
 DOCUMENT_MAX_BYTES = 20_000_000
 # "host:port" of servers inside the organisation that documents may be fetched from; all else must be public.
 IMPORT_ALLOWED_HOSTS = env.words("IMPORT_ALLOWED_HOSTS", "")
+# The commands of MCP servers that may be started, by id (tools/imports/mcp_server.py says the form); none without it.
+MCP_COMMANDS_FILE = env.text("MCP_COMMANDS_FILE", "")
+MCP_SECONDS = env.number("MCP_SECONDS", 60, low=1, high=600)  # from a server's start to its whole list
 FILE_UPLOAD_MAX_MEMORY_SIZE = 2_500_000
 
 # --- API ------------------------------------------------------------------------------------------------------------

@@ -43,12 +43,12 @@ class ImportCommand(TenantCommand):
         tenant_id: UUID,
         where: str,
         options: dict[str, Any],
+        raw: bytes | None = None,
         **extra: Any,
     ) -> None:
-        raw = self.read(where)
         try:
             report = importer(
-                tenant_id=tenant_id, raw=raw, name=where, actor=ACTOR, slug=options["source"],
+                tenant_id=tenant_id, raw=self.read(where) if raw is None else raw, name=where, actor=ACTOR, slug=options["source"],
                 dry_run=options["dry_run"], **extra,
             )  # fmt: skip
         except (DocumentRefused, CatalogueError) as error:

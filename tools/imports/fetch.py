@@ -4,8 +4,6 @@ opened, not when the URL is read, and a redirect is an answer like any other tha
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 import ssl
 import time
 from collections.abc import Iterable
@@ -15,10 +13,11 @@ from urllib.parse import urlsplit
 import httpcore
 from django.conf import settings
 
+from tools.imports.addresses import Forbidden, judged
+
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 10.0
 WHOLE_SECONDS = 60.0
-PORTS = {80, 443}
 MAX_URL = 2048
 
 
@@ -27,7 +26,7 @@ class FetchRefused(Exception):
 
 
 # One sentence for a forbidden, a closed and a filtered address: the difference would map somebody's network.
-_UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."
+UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."
 _SLOW = f"The document took more than {WHOLE_SECONDS:.0f} s to arrive."
 
 
@@ -61,8 +60,7 @@ class _TimedStream(httpcore.NetworkStream):
 
 
 class _GuardedBackend(httpcore.SyncBackend):
-    """Opens sockets to public addresses and to IMPORT_ALLOWED_HOSTS only. The name is resolved once, so that what was
-    judged is what is connected to."""
+    """Opens sockets to public addresses and to IMPORT_ALLOWED_HOSTS only."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
@@ -75,48 +73,17 @@ class _GuardedBackend(httpcore.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        address = host if _allowed(host, port) else _public_address(host, port)
+        try:
+            address = judged(host, port, allowed=settings.IMPORT_ALLOWED_HOSTS)
+        except Forbidden:
+            raise FetchRefused(UNREACHABLE) from None
         stream = super().connect_tcp(address, port, timeout, local_address, socket_options)
         return _TimedStream(stream, self._deadline)
 
 
-def _allowed(host: str, port: int) -> bool:
-    return (
-        f"[{host}]:{port}" in settings.IMPORT_ALLOWED_HOSTS
-        or f"{host}:{port}" in settings.IMPORT_ALLOWED_HOSTS
-    )
-
-
-def _public_address(host: str, port: int) -> str:
-    if port not in PORTS:
-        raise FetchRefused(_UNREACHABLE)
-    try:
-        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-    except (OSError, ValueError):
-        raise FetchRefused(_UNREACHABLE) from None
-    # All of them: a name that leads both outside and inside is made to be tried until it leads inside.
-    if not found or not all(_public(address) for address in found):
-        raise FetchRefused(_UNREACHABLE)
-    return min(found)
-
-
-def _public(text: str) -> bool:
-    address = ipaddress.ip_address(text.partition("%")[0])
-    # An IPv4 address in IPv6 dress (mapped, 6to4, Teredo, NAT64) is judged by neither name.
-    if isinstance(address, ipaddress.IPv6Address) and (
-        address.ipv4_mapped or address.sixtofour or address.teredo or address in _NAT64
-    ):
-        return False
-    return address.is_global and not address.is_multicast and address not in _PROTOCOL_ASSIGNMENTS
-
-
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_PROTOCOL_ASSIGNMENTS = ipaddress.ip_network("192.0.0.0/24")
-
-
 def document(url: str) -> bytes:
     """The body of a GET, at most DOCUMENT_MAX_BYTES. Raises FetchRefused."""
-    host = _host_header(url)
+    host = host_header(url)
     timeouts = {
         "connect": CONNECT_SECONDS,
         "read": READ_SECONDS,
@@ -147,10 +114,10 @@ def document(url: str) -> bytes:
                     )
             return bytes(body)
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
-        raise FetchRefused(_UNREACHABLE if time.monotonic() < deadline else _SLOW) from None
+        raise FetchRefused(UNREACHABLE if time.monotonic() < deadline else _SLOW) from None
 
 
-def _host_header(url: str) -> str:
+def host_header(url: str) -> str:
     """Host and port of a URL that may be asked for at all."""
     if len(url) > MAX_URL:
         raise FetchRefused(f"The URL is longer than {MAX_URL} characters.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -40,11 +42,13 @@ def import_document(
     slug: str = "",
     kind: str = "",
     dry_run: bool = False,
+    warnings: Sequence[str] = (),
 ) -> ImportReport:
     """Imports a document of `kind` (openapi, mcp, lightapi), or of the kind that it shows itself to be. `name` is its file
-    name or URL. Raises DocumentRefused or CatalogueError, and then nothing is stored. The document is parsed before the
+    name or URL; `warnings` are those of its way here. Raises DocumentRefused or CatalogueError, and then nothing is stored. The document is parsed before the
     transaction opens."""
     document = sandbox.parse(kind or sandbox.ANY, raw, name=PurePosixPath(name).name or name)
+    document = replace(document, warnings=(*warnings, *document.warnings))
     origin = Origin(
         slug=slug or slug_of(name),
         kind=SourceKind(document.kind),
