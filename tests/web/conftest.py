@@ -10,7 +10,7 @@ import pytest
 from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
 from tools.imports.apply import Origin, apply_document
-from tools.imports.openapi import parse_openapi
+from tools.imports.recognise import parse_document
 from tools.models import SourceKind, Tool, ToolEmbedding
 
 DOCUMENT = """
@@ -31,7 +31,7 @@ paths:
 def import_shop(summary: str) -> None:
     raw = (DOCUMENT % summary).encode()
     origin = Origin(slug="shop", kind=SourceKind.OPENAPI, name="shop.yaml", raw=raw)
-    apply_document(parse_openapi(raw, name="shop.yaml"), origin, actor="importer")
+    apply_document(parse_document(raw, name="shop.yaml"), origin, actor="importer")
 
 
 @pytest.fixture

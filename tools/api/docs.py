@@ -215,7 +215,7 @@ list_sources = extend_schema(
 )  # fmt: skip
 import_source = extend_schema(
     operation_id="import_source",
-    summary="Imports an OpenAPI document",
+    summary="Imports an OpenAPI document, a list of MCP tools or a LightAPI description",
     request={"multipart/form-data": ImportSerializer},
     responses={
         200: {"type": "object", "description": "What was added, changed, removed and left out, and why."}

@@ -9,7 +9,6 @@ from typing import Any
 from django import forms
 from django.conf import settings
 
-from portal.jobs.errors import InvalidArguments
 from portal.tenancy.models import Sensitivity
 from tools.errors import Invalid
 from tools.models import DOCUMENT_KINDS, Lifecycle, Tool, ToolType, Visibility
@@ -74,7 +73,7 @@ class PortalForm(forms.Form):
                 style = "form-control"
             widget.attrs["class"] = f"{widget.attrs.get('class', '')} {style}".strip()
 
-    def add_refusals(self, error: Invalid | InvalidArguments) -> None:
+    def add_refusals(self, error: Invalid) -> None:
         """The services' sentences, each beside its field where the form has it."""
         for name, sentences in error.errors.items():
             for sentence in sentences:
