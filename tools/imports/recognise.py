@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tools.imports.archive import is_archive, load_archive
 from tools.imports.document import load_document
 from tools.imports.lightapi import read_lightapi
 from tools.imports.mcp_tools import read_mcp_tools
@@ -27,7 +28,11 @@ def parse_document(raw: bytes, *, name: str = "", kind: str = "") -> ParsedDocum
     `name` (of its file) begins the sentence when it is refused: `DocumentRefused`, also where it could be of two kinds.
     """
     subject = one_line(without_controls(name)[0], limit=100) or "The document"
-    loaded = load_document(_of_event_stream(raw), subject=subject)
+    loaded = (
+        load_archive(raw, subject=subject)
+        if is_archive(raw)
+        else load_document(_of_event_stream(raw), subject=subject)
+    )
     return READERS[kind or _kind(loaded.value, subject)](loaded, subject)
 
 

@@ -160,9 +160,9 @@ class ImportForm(PortalForm):
         required=False,
         label="File",
         widget=forms.ClearableFileInput(
-            attrs={"accept": ".json,.yaml,.yml,application/json,application/yaml"}
+            attrs={"accept": ".json,.yaml,.yml,.zip,.tar.gz,.tgz,.txt,application/json,application/yaml"}
         ),
-        help_text="OpenAPI 2.0 or 3.x, the answer of an MCP server to tools/list, or LightAPI 0.1.0; JSON or YAML, up to 20 MB.",
+        help_text="OpenAPI 2.0 or 3.x, the answer of an MCP server to tools/list, or LightAPI 0.1.0; JSON or YAML, up to 20 MB. Several files of one OpenAPI document as zip or tar.gz.",
     )
     url = forms.URLField(
         required=False,

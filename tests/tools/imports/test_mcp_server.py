@@ -201,7 +201,7 @@ def test_a_list_that_never_ends_is_given_up_SYN_2(allow: Any) -> None:
 def test_an_answer_that_is_too_large_is_given_up_SYN_2(allow: Any) -> None:
     allow(server=[sys.executable, "-c", PLAIN.replace("ANSWER", '{"tools": [], "x": "x" * 30_000_000}')])
     # Which of the two limits it meets first depends on the machine.
-    with pytest.raises(FetchRefused, match="larger than 20 MB|did not answer within 10 s"):
+    with pytest.raises(FetchRefused, match=r"larger than 20 MB|did not answer within 10 s"):
         mcp_server.from_command("server")
 
 
