@@ -20,7 +20,7 @@ ADMIN_COMMANDS = {
     "showmigrations",
     "sqlmigrate",
 }
-WORKER_COMMANDS = {"embed_worker"}
+WORKER_COMMANDS = {"embed_worker", "job_worker", "prune"}
 
 
 def role_of(command: str) -> str:

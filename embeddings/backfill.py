@@ -1,26 +1,38 @@
 """Finds embeddings that are not what they should be, and asks for them: missing, stale, failed, disabled or blank by
-mistake, or of another model. Also the counts that operators watch. Embedding itself is worker.py's.
+mistake, or of another model. Also the counts that operators watch. Embedding itself is the workers'; a job (`run`) follows
+it to its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
+from django.db import connection, models
 
-from embeddings import queue, slots
+from embeddings import followed, slots
 from embeddings.models import EmbeddingStatus, Priority
-from embeddings.queue import Wish
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
 from embeddings.text import source_hash
-from portal.tenancy.context import current_tenant, tenant_context
+from embeddings.wishes import Wish, ask_again, want
+from portal.tenancy.context import current_tenant
 
-BATCH = 500
+
+class Found(models.TextChoices):
+    """What a scan may look for, by how the embedding stands."""
+
+    BLANK = "blank", "Blank"  # no row at all, or one that knows no text
+    FAILED = "failed", "Failed"
+    OUTDATED = "outdated", "Outdated"  # of another text or model, or waiting for nobody
+    DISABLED = "disabled", "Disabled"
+
+
+EVERYTHING = frozenset(Found.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,70 +67,95 @@ def counts(entity: EmbeddedEntity, *, entity_table: str) -> Counts:
     return Counts(total=total, missing=total - sum(found.values()), **found)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which embeddings to ask for: those that are wrong in one of the ways `found`, at most `limit`; or, with `refresh`, also
+    those that are right. What became ready after `since` is right even then."""
+
+    found: Collection[str] = EVERYTHING
+    refresh: bool = False
+    since: datetime | None = None
+    limit: int | None = None
+
+
 @dataclass(slots=True)
-class Progress:
-    """How far a backfill is: entities looked at, and how many of them were asked for again."""
+class Scanned:
+    """What one batch held: entities that were looked for, those asked for, and those that became ready since `since`."""
 
-    total: int
-    seen: int = 0
-    queued: int = 0
+    looked_for: set[UUID] = field(default_factory=set)
+    asked: set[UUID] = field(default_factory=set)
+    ready_since: set[UUID] = field(default_factory=set)
 
 
-def backfill(
-    entity: EmbeddedEntity,
-    tenant_id: UUID,
-    *,
-    active_ids: Callable[[UUID | None, int], list[UUID]],
-    total: int,
-    on_progress: Callable[[Progress], None] = lambda _: None,
-) -> Progress:
-    """Scans one tenant's active entities in id order and queues what is not ready, in one short transaction a batch.
+def scan(entity: EmbeddedEntity, ids: Sequence[UUID], wanted: Wanted, *, job_id: UUID) -> Scanned:
+    """Asks for what is wanted among these entities of the current tenant, as tasks of the job, in the caller's transaction.
 
-    `active_ids(after, limit)` pages through the ids. Idempotent: what is queued or ready already is left alone, so a
-    run that was killed is simply run again and writes only what is still missing.
+    Idempotent: what is queued or right already is left alone. Rows are only read until one is found wrong, so a complete
+    catalogue is scanned without a write or a lock.
     """
-    progress = Progress(total=total)
-    after: UUID | None = None
-    while True:
-        with tenant_context(tenant_id):
-            ids = active_ids(after, BATCH)
-            if not ids:
-                return progress
-            for slot in slots.kept():
-                progress.queued += _queue_what_is_not_right(entity, slot, ids)
-        after = ids[-1]
-        progress.seen += len(ids)
-        on_progress(progress)
+    scanned = Scanned()
+    for slot in slots.kept():
+        _scan_slot(entity, slot, ids, wanted, job_id, scanned)
+    # What an edit has asked for meanwhile, or holds a lock on, is the edit's.
+    scanned.asked = followed.labelled(entity, job_id, ids) if scanned.asked else set()
+    return scanned
 
 
-def _queue_what_is_not_right(entity: EmbeddedEntity, slot: Slot, ids: list[UUID]) -> int:
-    """Rows are only read until one is found wrong, so a complete catalogue is scanned without a write or a lock."""
+def _scan_slot(
+    entity: EmbeddedEntity, slot: Slot, ids: Sequence[UUID], wanted: Wanted, job_id: UUID, scanned: Scanned
+) -> None:
+    columns = ("entity_id", "active", "status", "source_hash", "model", "embedded_at")
     rows = {
         row["entity_id"]: row
-        for row in entity.model.objects.filter(slot=slot.number, entity_id__in=ids).values(
-            "entity_id", "active", "status", "source_hash", "model"
-        )
+        for row in entity.model.objects.filter(slot=slot.number, entity_id__in=ids).values(*columns)
     }
-    with_task = _with_live_task(entity.type, slot, ids)
+    since = {one for one in ids if _became_ready(rows.get(one), wanted.since)}
+    looked_for = [one for one in ids if one not in since and _found(rows.get(one)) in wanted.found]
+    if slot.serves:
+        scanned.ready_since |= since
+    scanned.looked_for.update(looked_for, since)
+    with_task = _with_live_task(entity.type, slot, looked_for)
     missing: list[Wish] = []
     wrong: list[UUID] = []
-    for entity_id, text in entity.load_texts(ids).items():
+    before: dict[UUID, str | None] = {}
+    for entity_id, text in sorted(entity.load_texts(looked_for).items()):
         row = rows.get(entity_id)
+        known = row is not None and row["source_hash"] == source_hash(text) and row["active"]
+        if known and not wanted.refresh and _right(row, slot, text, entity_id in with_task):
+            continue
+        if wanted.limit is not None and len(scanned.asked | {entity_id}) > wanted.limit:
+            continue
         if row is None:
             missing.append(Wish(entity_id, text))
-        elif (
-            row["source_hash"] != source_hash(text)
-            or not row["active"]
-            or not _right(row, slot, text, entity_id in with_task)
-        ):
+        else:
             wrong.append(entity_id)
-    return queue.want(entity, missing, priority=Priority.BACKFILL, only=slot) + queue.ask_again(
-        entity, wrong, refresh=True, only=slot
-    )
+        # A status that it can go back to, if the job is cancelled.
+        before[entity_id] = row["status"] if row and known and row["status"] in followed.RESTING else None
+        scanned.asked.add(entity_id)
+    want(entity, missing, priority=Priority.BACKFILL, only=slot)
+    if wrong:
+        ask_again(entity, wrong, refresh=True, only=slot)
+    if before:
+        followed.label(entity, job_id, slot, before)
 
 
-def _right(row: dict[str, Any], slot: Slot, text: str, has_task: bool) -> bool:  # noqa: FBT001
+def _found(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return Found.BLANK
+    status = str(row["status"])
+    return status if status in EVERYTHING else Found.OUTDATED
+
+
+def _became_ready(row: dict[str, Any] | None, since: datetime | None) -> bool:
+    if row is None or since is None or row["embedded_at"] is None:
+        return False
+    return row["status"] == EmbeddingStatus.READY and bool(row["embedded_at"] >= since)
+
+
+def _right(row: dict[str, Any] | None, slot: Slot, text: str, has_task: bool) -> bool:  # noqa: FBT001
     """Whether the status of a row that knows its text is what it should be."""
+    if row is None:
+        return False
     if not text:
         return row["status"] == EmbeddingStatus.BLANK  # type: ignore[no-any-return]
     if settings.EMBEDDING_PROVIDER == "disabled":
@@ -127,13 +164,13 @@ def _right(row: dict[str, Any], slot: Slot, text: str, has_task: bool) -> bool: 
     return has_task or is_ready
 
 
-def _with_live_task(entity_type: str, slot: Slot, ids: list[UUID]) -> set[UUID]:
+def _with_live_task(entity_type: str, slot: Slot, ids: Sequence[UUID]) -> set[UUID]:
     with connection.cursor() as cursor:
         cursor.execute(
             """
             SELECT entity_id FROM embeddings_embeddingtask
             WHERE tenant_id = %s AND entity_type = %s AND entity_id = ANY(%s) AND model = %s AND status <> 'failed'
             """,
-            [current_tenant(), entity_type, ids, slot.model],
+            [current_tenant(), entity_type, list(ids), slot.model],
         )
         return {row[0] for row in cursor.fetchall()}

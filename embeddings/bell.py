@@ -1,59 +1,13 @@
-"""The bell that wakes a worker after a commit. It can neither block nor fail a save.
-
-A message carries nothing and may be lost, doubled or late: workers poll as well. It is published from a thread of its
-own, because even a bounded publish to a frozen broker costs the operator a second (RELIABILITY rule 12).
-"""
+"""The bell that wakes an embedding worker after a commit (portal/bell.py)."""
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
-
-from celery import Celery
-from django.conf import settings
 from django.db import transaction
 
-log = logging.getLogger(__name__)
+from portal.bell import Ringer
 
 TASK = "embeddings.tasks.ring"
-EXPIRES_SECONDS = 30
-
-
-class _Ringer:
-    """One publishing thread per process, started at the first ring; a fork begins without one."""
-
-    def __init__(self) -> None:
-        self._wanted = threading.Event()
-        self._start = threading.Lock()
-        self._started = False
-
-    def ring(self) -> None:
-        self._wanted.set()
-        with self._start:
-            if not self._started:
-                threading.Thread(target=self._publish_for_ever, name="embedding-bell", daemon=True).start()
-                self._started = True
-
-    def _publish_for_ever(self) -> None:
-        # A producer of our own: in the web nothing else loads Celery, and "the current app" would be a blank one.
-        app = Celery("portal-bell", set_as_current=False)
-        app.config_from_object("django.conf:settings", namespace="CELERY")
-        idle = threading.Event()
-        while True:
-            self._wanted.wait()
-            self._wanted.clear()
-            try:
-                app.send_task(
-                    TASK, queue="embeddings", expires=EXPIRES_SECONDS, ignore_result=True, retry=False
-                )
-            except Exception as error:  # noqa: BLE001 - whatever the broker's client raises, the poll will do
-                log.warning("The broker cannot be reached (%s); workers find the work by polling.", error)
-                idle.wait(settings.EMBEDDING_CIRCUIT_SECONDS)
-
-
-_ringer = _Ringer()
-os.register_at_fork(after_in_child=_ringer.__init__)  # type: ignore[misc]
+_ringer = Ringer(TASK, queue="embeddings")
 
 
 def ring_on_commit() -> None:

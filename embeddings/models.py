@@ -1,6 +1,6 @@
 """The embedding of an entity, and the work still to be done for it.
 
-The state machine of an embedding (EMB-5); arrows are the methods of queue.py and worker.py that take them:
+The state machine of an embedding (EMB-5); arrows are the functions of wishes.py, claims.py and worker.py that take them:
 
     (new) -want-> pending -store-> ready -want (text changed)-> pending
     pending -want (back to the text of its vector)-> ready
@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from django.db import models
 from django.db.models.functions import Now
+from django.db.models.lookups import Exact, GreaterThanOrEqual, LessThanOrEqual
 from pgvector.django import VectorField
 
 from portal.tenancy.models import TenantModel
@@ -53,7 +54,11 @@ class EmbeddingTask(TenantModel):
     next_attempt_at = models.DateTimeField(db_default=Now())
     claim_id = models.UUIDField(null=True, blank=True)  # void after every newer wish: the fence
     last_error = models.CharField(max_length=500, blank=True, default="")
-    created_at = models.DateTimeField(db_default=Now())
+    wanted_at = models.DateTimeField(db_default=Now())  # of the newest wish
+    # The backfill that asked (embeddings/followed.py), until an edit does, and what the embedding was before. No reference: a
+    # job's row may go first.
+    job_id = models.UUIDField(null=True, blank=True)
+    status_before = models.CharField(max_length=8, null=True, blank=True)  # noqa: DJ001 - null with the job
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
@@ -70,11 +75,14 @@ class EmbeddingTask(TenantModel):
             ),
         ]
         indexes: ClassVar[list[models.Index]] = [
-            # Serves queue.claim: what may be worked on now, tenant by tenant, most urgent first.
+            # Serves claims.claim: what may be worked on now, tenant by tenant, most urgent first.
             models.Index(
                 fields=["tenant", "priority", "next_attempt_at"],
                 condition=~models.Q(status="failed"),
                 name="embedding_task_due",
+            ),
+            models.Index(
+                fields=["tenant", "job_id"], condition=~models.Q(job_id=None), name="embedding_task_of_job"
             ),
         ]
 
@@ -104,12 +112,60 @@ class EmbeddingModel(models.Model):
         return f"{self.model} in slot {self.slot}"
 
 
+class EmbeddingCircuit(models.Model):
+    """Trouble of a model's provider as a whole (circuits.py). Of the whole installation, without tenant."""
+
+    model = models.CharField(max_length=200)
+    purpose = models.CharField(max_length=8)
+    errors = models.IntegerField()
+    since = models.DateTimeField(db_default=Now())
+    next_try = models.DateTimeField(null=True, blank=True)  # null while the errors are too few to open it
+    reason = models.CharField(max_length=500)
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["model", "purpose"], name="embedding_circuit_once"),
+            models.CheckConstraint(
+                condition=models.Q(purpose__in=["passage", "query"]), name="embedding_circuit_purpose_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model} for {self.purpose}: {self.reason}"
+
+
+class EmbeddingTally(models.Model):
+    """A sum over all workers and tenants (embeddings/tally.py), for the figures of the queue."""
+
+    figure = models.CharField(max_length=20)
+    label = models.CharField(max_length=40, blank=True, default="")
+    value = models.FloatField(default=0)
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["figure", "label"], name="embedding_tally_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.figure} {self.label}: {self.value:g}"
+
+
 class EmbeddingStatus(models.TextChoices):
     PENDING = "pending", "Pending"
     READY = "ready", "Ready"
     FAILED = "failed", "Failed"
     DISABLED = "disabled", "Disabled"
     BLANK = "blank", "Blank"
+
+
+class VectorNorm(models.Func):
+    function = "vector_norm"
+    output_field = models.FloatField()
+
+
+class VectorDimensions(models.Func):
+    function = "vector_dims"
+    output_field = models.IntegerField()
 
 
 class EntityEmbedding(TenantModel):
@@ -150,6 +206,18 @@ class EntityEmbedding(TenantModel):
                     vector__isnull=False, vector_hash__isnull=False, vector_hash=models.F("source_hash")
                 ),
                 name="%(class)s_ready_is_current",
+            ),
+            # pgvector takes zero and unnormalised vectors without a word, and then sorts them wrongly. NULL is no violation.
+            models.CheckConstraint(
+                condition=models.Q(
+                    GreaterThanOrEqual(VectorNorm(models.F("vector")), 0.99),
+                    LessThanOrEqual(VectorNorm(models.F("vector")), 1.01),
+                ),
+                name="%(class)s_vector_normalised",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(Exact(VectorDimensions(models.F("vector")), DIMENSION)),
+                name="%(class)s_vector_whole",
             ),
         ]
 

@@ -1,5 +1,6 @@
 """The net under the net: finds embeddings that wait without a task, whatever bug or restore left them so, and those that a
-newly taken slot does not have yet (EMB-10).
+newly taken slot does not have yet (EMB-10). Deletes what nobody will come back to: what a slot that was given up still
+holds, tasks of entities that are gone and of models that nobody keeps, and such models' circuits.
 
 Runs every few minutes from beat and at the start of a worker; a healthy catalogue costs one index scan a tenant and slot.
 """
@@ -10,7 +11,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from embeddings import queue, registry, slots
+from embeddings import circuits, registry, slots, wishes
 from embeddings.slots import Slot
 from portal.tenancy.context import current_tenant, tenant_context
 
@@ -24,12 +25,34 @@ def reconcile() -> int:
         cursor.execute("SELECT id FROM tenancy_tenant ORDER BY id")
         tenants = [row[0] for row in cursor.fetchall()]
     serving, *others = slots.kept()
+    slots.clear_dropped()
+    models = [slot.model for slot in (serving, *others)]
+    circuits.forget(but=models)
     repaired = 0
     for tenant_id in tenants:
         for entity in registry.all_entities():
+            with tenant_context(tenant_id):
+                _prune(entity, models)
             for slot in (serving, *others):
                 repaired += _repair(tenant_id, entity, slot, serving)
     return repaired
+
+
+def _prune(entity: registry.EmbeddedEntity, models: list[str]) -> None:
+    """Tasks without an embedding: a write that asks makes both at once. What is locked is somebody's, and left to them."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            DELETE FROM embeddings_embeddingtask WHERE id IN (
+                SELECT t.id FROM embeddings_embeddingtask t
+                WHERE t.tenant_id = %(tenant)s AND t.entity_type = %(type)s AND (
+                    NOT t.model = ANY(%(models)s)
+                    OR NOT EXISTS (
+                        SELECT 1 FROM {entity.table} e WHERE e.tenant_id = t.tenant_id AND e.entity_id = t.entity_id))
+                FOR UPDATE SKIP LOCKED)
+            """,
+            {"tenant": current_tenant(), "type": entity.type, "models": models},
+        )
 
 
 def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, serving: Slot) -> int:
@@ -39,7 +62,7 @@ def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, servin
         with tenant_context(tenant_id):
             ids = _orphans(entity, slot, serving, after)
             if ids:
-                repaired += queue.ask_again(entity, ids, refresh=True, only=slot)
+                repaired += wishes.ask_again(entity, ids, refresh=True, only=slot)
         if len(ids) < LIMIT:
             return repaired
         after = ids[-1]

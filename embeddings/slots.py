@@ -17,7 +17,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 
-from embeddings import registry
+from embeddings import circuits, registry
 from embeddings.models import EmbeddingModel
 from embeddings.providers import EmbeddingProvider, ProviderError, get_provider
 from embeddings.registry import EmbeddedEntity
@@ -27,7 +27,7 @@ MAX_MISSING = 0.005
 """The share of the serving vectors that the slot which is to serve next may lack: failed ones (EMB-10), or of edits that
 are just being embedded."""
 REMEMBERED_SECONDS = 0.5
-"""How long a process may go on searching in the slot that served before; its rows stay until they are dropped."""
+"""How long a process may go on searching in the slot that served before; its rows stay until it is dropped."""
 
 
 class SlotError(Exception):
@@ -114,6 +114,9 @@ def adopt() -> str:
         rows = {row.slot: row for row in EmbeddingModel.objects.select_for_update().order_by("slot")}
         known = next((row for row in rows.values() if row.model == model), None)
         if known is not None:
+            if (known.provider, known.url) != (settings.EMBEDDING_PROVIDER, settings.EMBEDDING_URL):
+                # Trouble of the way it was reached before says nothing of the new one.
+                circuits.forget(but=[row.model for row in rows.values() if row.model != model])
             EmbeddingModel.objects.filter(pk=known.pk).update(
                 provider=settings.EMBEDDING_PROVIDER, url=settings.EMBEDDING_URL
             )
@@ -142,27 +145,18 @@ def adopt() -> str:
 
 
 def completeness() -> Completeness | None:
-    """How far the slot that does not serve is, over all tenants; None where there is none. Needs a login that may list the
-    tenants (the worker's or the owner's)."""
+    """How far the slot that does not serve is, over all tenants; None where there is none."""
     slots = kept()
-    if len(slots) < 2:
-        return None
-    total = ready = failed = 0
-    for entity in _in_every_tenant():
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"""
-                SELECT count(*), count(*) FILTER (WHERE o.status = 'ready' AND o.source_hash = e.source_hash),
-                    count(*) FILTER (WHERE o.status = 'failed' AND o.source_hash = e.source_hash)
-                FROM {entity.table} e LEFT JOIN {entity.table} o
-                    ON o.tenant_id = e.tenant_id AND o.entity_id = e.entity_id AND o.slot = %s
-                WHERE e.tenant_id = %s AND e.slot = %s AND e.active AND e.status = 'ready'
-                """,
-                [slots[1].number, current_tenant(), slots[0].number],
-            )
-            counts = cursor.fetchone()
-        total, ready, failed = total + counts[0], ready + counts[1], failed + counts[2]
-    return Completeness(total, ready, failed)
+    return _counted(*slots) if len(slots) > 1 else None
+
+
+def _counted(now: Slot, then: Slot) -> Completeness:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT total, ready, failed FROM embeddings_completeness(%s::smallint, %s::smallint)",
+            [now.number, then.number],
+        )
+        return Completeness(*cursor.fetchone())
 
 
 def _in_every_tenant() -> Iterator[EmbeddedEntity]:
@@ -176,16 +170,17 @@ def _in_every_tenant() -> Iterator[EmbeddedEntity]:
                 yield entity
 
 
-def switch() -> Slot:
-    """Lets the other slot serve, and keeps the present one for the way back. Raises SlotError if it is not complete."""
+def switch(to: str = "") -> Slot:
+    """Lets the other slot serve, and keeps the present one for the way back. `to` names the model that is meant, so that
+    asking twice does not go back. Raises SlotError if it is not complete."""
     with transaction.atomic():
-        list(EmbeddingModel.objects.select_for_update().order_by("slot"))
-        found = completeness()
-        if found is None:
-            raise SlotError(
-                "There is no second model to switch to. Set EMBEDDING_MODEL to it and start the portal again."
-            )
-        now, then = kept()
+        now, then = _both(
+            "There is no second model to switch to. Set EMBEDDING_MODEL to it and start the portal again."
+        )
+        if to == now.model:
+            return now
+        _check_is(then, to)
+        found = _counted(now, then)
         if not found.is_complete:
             raise SlotError(
                 f"{then.model} is not complete: {found.ready:,} of {found.total:,} vectors are ready, {found.failed:,} failed."
@@ -196,26 +191,47 @@ def switch() -> Slot:
     return then
 
 
-def drop() -> Slot:
-    """Gives up the slot that does not serve: its vectors and tasks are deleted, and there is no way back to it. Needs the
-    owner's login."""
+def drop(model: str = "") -> Slot:
+    """Gives up the slot that does not serve: there is no way back to it. `model` names the one that is meant. Its vectors
+    and tasks are deleted by `clear_dropped`."""
     with transaction.atomic():
-        list(EmbeddingModel.objects.select_for_update().order_by("slot"))
-        slots = kept()
-        if len(slots) < 2:
-            raise SlotError("Only one model has vectors, and it serves.")
-        gone = slots[1]
+        _, gone = _both("Only one model has vectors, and it serves.")
+        _check_is(gone, model)
         EmbeddingModel.objects.filter(slot=gone.number).delete()
-    _clear(gone.number)
     return gone
 
 
+def _both(otherwise: str) -> list[Slot]:
+    """The serving slot and the other one, locked. Raises SlotError with `otherwise` where there is one alone."""
+    list(EmbeddingModel.objects.select_for_update().order_by("slot"))
+    slots = kept()
+    if len(slots) < 2:
+        raise SlotError(otherwise)
+    return slots
+
+
+def _check_is(slot: Slot, model: str) -> None:
+    if model not in {"", slot.model}:
+        raise SlotError(f"The second model is {slot.model} now, and not {model}.")
+
+
+def clear_dropped() -> None:
+    """Deletes what the slots without a model hold. Needs a login that may list the tenants (the worker's or the owner's)."""
+    for number in {0, 1} - {slot.number for slot in kept()}:
+        _clear(number)
+
+
 def _clear(number: int) -> None:
-    """Deletes what a slot without a model holds. What a write was adding just then goes when the slot is taken again."""
+    """Deletes what a slot without a model holds, one transaction a tenant. What a write was adding just then goes the next
+    time; a slot that is taken again meanwhile is left alone."""
     for entity in _in_every_tenant():
         with connection.cursor() as cursor:
             cursor.execute(
-                f"DELETE FROM {entity.table} WHERE tenant_id = %s AND slot = %s", [current_tenant(), number]
+                f"""
+                DELETE FROM {entity.table} WHERE tenant_id = %s AND slot = %s
+                    AND NOT EXISTS (SELECT 1 FROM embeddings_embeddingmodel WHERE slot = %s)
+                """,
+                [current_tenant(), number, number],
             )
             cursor.execute(
                 """

@@ -20,40 +20,24 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
-from embeddings import queue, registry
+from embeddings import circuits, claims, registry, slots, wishes
+from embeddings.claims import Embedded, Fronts, Task
 from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
 from embeddings.providers.validation import checked
-from embeddings.queue import Embedded, Task
 from embeddings.reconcile import reconcile
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
+from embeddings.tally import tally
 from embeddings.text import source_hash
+from portal.jobs import alive
 from portal.tenancy.context import tenant_context
 
 log = logging.getLogger(__name__)
 
+PROBE = "warm-up"
+"""A text that no provider has a reason to refuse."""
+LOOK_SECONDS = 1.0
 SECONDS_TO_FINISH = 1.0  # half of what the supervisor grants a process that is told to end
-
-
-class Circuit:
-    """Open after trouble of the provider as a whole: no call until the pause is over, so an outage costs no attempts."""
-
-    def __init__(self) -> None:
-        self._closed_at = 0.0
-        self.reason = ""
-
-    def open(self, seconds: float, reason: str) -> None:
-        self._closed_at, self.reason = time.monotonic() + seconds, reason
-
-    def close(self) -> None:
-        self._closed_at, self.reason = 0.0, ""
-
-    def seconds_left(self) -> float:
-        return max(0.0, self._closed_at - time.monotonic())
-
-
-circuits: defaultdict[str, Circuit] = defaultdict(Circuit)
-"""One of each model, as two slots may have two providers."""
 
 
 @dataclass(slots=True)
@@ -73,25 +57,70 @@ class _Run:
     stop: threading.Event
     claimed: list[Task]
     done: Drained = field(default_factory=Drained)
+    usable: list[Slot] = field(default_factory=list)
+    failing: frozenset[str] = frozenset()  # models with errors counted, of which a success is news
+    in_trouble: set[str] = field(default_factory=set)  # found so during the batch in hand
+    look_again: float = 0.0
 
     def is_over_for(self, slot: Slot) -> bool:
-        return self.stop.is_set() or circuits[slot.model].seconds_left() > 0
+        return self.stop.is_set() or slot.model in self.in_trouble
+
+    def look(self) -> None:
+        """Once a second: which models have vectors and can be had in this process, and how their providers are. Who finds
+        that one is to be tried again tries it, with a text of nobody's."""
+        if time.monotonic() < self.look_again:
+            return
+        self.look_again = time.monotonic() + LOOK_SECONDS
+        waits = circuits.counted("passage")
+        self.failing, self.usable = frozenset(waits), []
+        for slot in slots.kept():
+            try:
+                provider = slot.embedder()
+            except ProviderError as error:
+                # Of another runtime, for example: a matter of this process, so others may go on.
+                log.warning("This worker leaves %s to others: %s", slot.model, error)
+                continue
+            self.usable.append(slot)
+            wait = waits.get(slot.model)
+            if (
+                provider is not None
+                and wait is not None
+                and wait <= 0
+                and circuits.take_try(slot.model, "passage")
+            ):
+                _try(slot, provider)
+
+
+def _try(slot: Slot, provider: EmbeddingProvider) -> None:
+    try:
+        _embed(provider, [PROBE])
+    except ProviderError as error:
+        circuits.failed(slot.model, "passage", error)
+        log.warning("The embedding provider of %s is still in trouble: %s", slot.model, error)
+    else:
+        circuits.succeeded(slot.model, "passage")
 
 
 def drain(
-    *, stop: threading.Event | None = None, batches: int | None = None, claimed: list[Task] | None = None
+    *,
+    stop: threading.Event | None = None,
+    batches: int | None = None,
+    claimed: list[Task] | None = None,
+    fronts: Fronts | None = None,
 ) -> Drained:
     """Works until no task is due, `stop` is set, all providers are in trouble, or `batches` are done.
 
     Once `stop` is set, the provider call in hand is the last one: its vectors are stored, all other claims given back.
-    `claimed` is kept to the batch in hand, for a caller in another thread.
+    `claimed` is kept to the batch in hand, for a caller in another thread; `fronts` are those of a caller that drains
+    again and again.
     """
     if settings.EMBEDDING_PROVIDER == "disabled":
         return Drained()
     run = _Run(stop or threading.Event(), [] if claimed is None else claimed)
     while not run.stop.is_set() and batches != 0:
-        in_trouble = {model for model, circuit in circuits.items() if circuit.seconds_left() > 0}
-        run.claimed[:] = tasks = queue.claim(settings.EMBEDDING_BATCH_SIZE, but=in_trouble)
+        run.look()
+        run.in_trouble.clear()
+        run.claimed[:] = tasks = claims.claim(settings.EMBEDDING_BATCH_SIZE, of=run.usable, fronts=fronts)
         if not tasks:
             break
         batches = None if batches is None else batches - 1
@@ -105,6 +134,8 @@ def drain(
                         raise
                     # A write held the rows for longer than our lock_timeout: the lease's end brings the tasks back.
                     log.warning("%d embedding tasks must wait: %s", len(own), error)
+        tally.write()
+    tally.write(now=run.done.claimed > 0)
     return run.done
 
 
@@ -116,7 +147,7 @@ def _heartbeat(tasks: Sequence[Task]) -> Iterator[None]:
     def beat() -> None:
         while not over.wait(settings.EMBEDDING_LEASE / 3):
             try:
-                queue.extend(tasks)
+                claims.extend(tasks)
             except DatabaseError as error:
                 log.warning("The lease of %d embedding tasks could not be renewed: %s", len(tasks), error)
             finally:
@@ -134,7 +165,7 @@ def _heartbeat(tasks: Sequence[Task]) -> Iterator[None]:
 def _work(run: _Run, entity: EmbeddedEntity, tasks: list[Task]) -> None:
     """Takes one tenant's tasks of one entity type and slot to their end, whichever that is."""
     if run.is_over_for(tasks[0].slot):
-        _give_back(tasks)
+        claims.release(tasks)
         return
     for task in tasks:
         if task.attempts > settings.EMBEDDING_MAX_ATTEMPTS:
@@ -144,17 +175,13 @@ def _work(run: _Run, entity: EmbeddedEntity, tasks: list[Task]) -> None:
                 entity,
                 task,
                 f"The worker ended during each of {settings.EMBEDDING_MAX_ATTEMPTS} attempts.",
+                cause="worker_ended",
             )
     with_texts = _current_texts(
         entity, [task for task in tasks if task.attempts <= settings.EMBEDDING_MAX_ATTEMPTS]
     )
     if with_texts:
         _embed_and_store(run, entity, with_texts)
-
-
-def _give_back(tasks: Sequence[Task]) -> None:
-    circuit = circuits[tasks[0].slot.model]
-    queue.release(tasks, error=circuit.reason, delay=circuit.seconds_left())
 
 
 def _alike(tasks: Sequence[Task]) -> Iterator[tuple[EmbeddedEntity, list[Task]]]:
@@ -180,11 +207,11 @@ def _current_texts(entity: EmbeddedEntity, tasks: list[Task]) -> list[tuple[Task
             current.append((task, text))
         elif text is not None:
             moved.append(task.entity_id)
-    queue.drop([task for task in tasks if task.entity_id not in texts])
+    claims.drop([task for task in tasks if task.entity_id not in texts])
     if moved:
         # Changed between claim and now, and then asked for already; or by a write that forgot to ask.
         with tenant_context(tasks[0].tenant_id):
-            queue.ask_again(entity, moved, refresh=False, only=tasks[0].slot)
+            wishes.ask_again(entity, moved, refresh=False, only=tasks[0].slot)
     return current
 
 
@@ -193,30 +220,37 @@ def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, s
     tasks = [task for task, _ in work]
     slot = tasks[0].slot
     if run.is_over_for(slot):
-        _give_back(tasks)
+        claims.release(tasks)
         return
+    provider = slot.embedder()
+    assert provider is not None  # noqa: S101 - drain has looked at the setting
     try:
-        provider = slot.embedder()
-        assert provider is not None  # noqa: S101 - drain has looked at the setting
         vectors = _embed(provider, [text for _, text in work])
     except ProviderError as error:
+        if not (error.provider_wide or error.permanent):
+            error = _blamed(provider, error)
         if error.provider_wide:
-            pause = error.retry_after or settings.EMBEDDING_CIRCUIT_SECONDS
-            circuits[slot.model].open(pause, str(error))
-            log.warning("The embedding provider is in trouble (%s); trying again in %.0f s.", error, pause)
-            _give_back(tasks)
+            run.in_trouble.add(slot.model)
+            is_open = circuits.failed(slot.model, "passage", error)
+            log.warning("The embedding provider of %s is in trouble: %s", slot.model, error)
+            run.look_again = 0.0
+            # An open circuit keeps all of the model's tasks; until it is, these wait while others are tried.
+            claims.release(tasks, error=str(error), delay=0 if is_open else retry_delay(1))
         elif len(work) > 1:
             middle = len(work) // 2
             _embed_and_store(run, entity, work[:middle])
             _embed_and_store(run, entity, work[middle:])
         elif error.permanent or tasks[0].attempts >= settings.EMBEDDING_MAX_ATTEMPTS:
-            _fail(run, entity, tasks[0], str(error))
+            _fail(run, entity, tasks[0], str(error), cause="refused" if error.permanent else "attempts_used")
         else:
             delay = error.retry_after or retry_delay(tasks[0].attempts)
-            queue.retry_later(tasks[0], error=str(error), delay=delay)
+            claims.retry_later(tasks[0], error=str(error), delay=delay)
         return
+    if slot.model in run.failing:
+        circuits.succeeded(slot.model, "passage")
+        run.failing -= {slot.model}
     run.done.embedded += len(work)
-    run.done.stored += queue.store(
+    run.done.stored += claims.store(
         entity,
         [
             Embedded(task, vector, provider.truncates(text))
@@ -237,10 +271,22 @@ def _embed(provider: EmbeddingProvider, texts: list[str]) -> Vectors:
     return checked(vectors, len(texts), settings.EMBEDDING_DIMENSION)
 
 
-def _fail(run: _Run, entity: EmbeddedEntity, task: Task, reason: str) -> None:
+def _blamed(provider: EmbeddingProvider, error: ProviderError) -> ProviderError:
+    """Texts and an outage may fail alike. A harmless text tells them apart: if it fails too, the provider is to blame, and
+    no text pays with an attempt. The reason is then what was said of the harmless text, since all tenants see it."""
+    try:
+        _embed(provider, [PROBE])
+    except ProviderError as probe:
+        pause = error.retry_after or probe.retry_after
+        return ProviderError(str(probe), provider_wide=True, lasting=probe.lasting, retry_after=pause)
+    return error
+
+
+def _fail(run: _Run, entity: EmbeddedEntity, task: Task, reason: str, *, cause: str) -> None:
     run.done.failed += 1
+    tally.failed(cause)
     with tenant_context(task.tenant_id):
-        queue.fail(entity, task, error=reason)
+        claims.fail(entity, task, error=reason)
 
 
 def retry_delay(attempts: int) -> float:
@@ -264,16 +310,27 @@ class Loop(threading.Thread):
         self._ended = threading.Event()
         self._bell = threading.Event()
         self._claimed: list[Task] = []
+        self._fronts = Fronts()
 
     def run(self) -> None:
         Loop.running = self
-        self._protected(reconcile)
-        while not self._ended.is_set():
-            self._bell.clear()
-            self._protected(lambda: drain(stop=self._ended, claimed=self._claimed))
-            if not self._ended.is_set():
-                self._bell.wait(settings.EMBEDDING_POLL)
+        with alive.beating(alive.EMBEDDINGS):
+            self._protected(reconcile)
+            while not self._ended.is_set():
+                self._bell.clear()
+                self._protected(lambda: drain(stop=self._ended, claimed=self._claimed, fronts=self._fronts))
+                if not self._ended.is_set():
+                    self._bell.wait(self._pause())
         Loop.running = None
+
+    def _pause(self) -> float:
+        """Seconds until the next poll, or until a provider that is down is tried again, if that is sooner."""
+        waits: list[float | None] = []
+        self._protected(lambda: waits.extend(circuits.counted("passage").values()))
+        # A try that is due already is one that this process cannot make, or it would have made it.
+        return min(
+            [settings.EMBEDDING_POLL, *(max(wait, 0.01) for wait in waits if wait is not None and wait > 0)]
+        )
 
     def ring(self) -> None:
         """There is work: ends the pause."""
@@ -289,7 +346,7 @@ class Loop(threading.Thread):
         self.end()
         self.join(SECONDS_TO_FINISH)
         if self.is_alive():
-            self._protected(lambda: queue.release(self._claimed))
+            self._protected(lambda: claims.release(self._claimed))
 
     @staticmethod
     def _protected(step: Callable[[], object]) -> None:

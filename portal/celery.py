@@ -1,4 +1,4 @@
-"""The Celery application, and the poll that lets the embedding worker live without its broker."""
+"""The Celery application, and the loops that let its workers live without their broker."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["embeddings", "portal"])
 
 
-class EmbeddingPoll(bootsteps.StartStopStep):
-    """Drains the work table in a thread of the worker that consumes `embeddings`, at the bell and every few seconds.
+class LoopStep(bootsteps.StartStopStep):
+    """Runs a loop in a thread of the worker that consumes `queue`: it works at the bell and every few seconds.
 
     It is a step of the worker, not of its consumer, so it starts and goes on while the broker is down or frozen.
     """
+
+    queue: str
+
+    def make_loop(self) -> Any:
+        raise NotImplementedError
 
     def __init__(self, parent: Any, **kwargs: Any) -> None:
         self._loop: Any = None
         super().__init__(parent, **kwargs)
 
     def include_if(self, parent: Any) -> bool:
-        return "embeddings" in parent.app.amqp.queues.consume_from
+        return self.queue in parent.app.amqp.queues.consume_from
 
     def start(self, parent: Any) -> None:
-        from embeddings.worker import Loop
-
-        self._loop = Loop()
+        self._loop = self.make_loop()
         self._loop.start()
         # At the signal itself, as Celery may be long about its end while it waits for a broker.
         signals.worker_shutting_down.connect(self._end, weak=False)
@@ -43,4 +46,26 @@ class EmbeddingPoll(bootsteps.StartStopStep):
         self._loop.end()
 
 
-app.steps["worker"].add(EmbeddingPoll)
+class EmbeddingLoop(LoopStep):
+    """Drains the work table of embeddings."""
+
+    queue = "embeddings"
+
+    def make_loop(self) -> Any:
+        from embeddings.worker import Loop
+
+        return Loop()
+
+
+class JobLoop(LoopStep):
+    """Runs jobs. It shares the process with Celery's own tasks, which is why that has no pool to fork."""
+
+    queue = "default"
+
+    def make_loop(self) -> Any:
+        from portal.jobs.runner import Loop
+
+        return Loop()
+
+
+app.steps["worker"] |= {EmbeddingLoop, JobLoop}

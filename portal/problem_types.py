@@ -90,8 +90,9 @@ _TYPES = (
     ),
     ProblemType(
         "already_running", 409,
-        "A request with the same `Idempotency-Key` has not ended yet.",
-        "Wait and send the same request again: it is answered with what the first one did.",
+        "A request with the same `Idempotency-Key` has not ended yet, or a job that does the same is not over; the header "
+        "`Location` then names that job.",
+        "Wait and send the same request again: it is answered with what the first one did. A job can be looked at, and cancelled.",
         "The first request with this Idempotency-Key is still running.",
     ),
     ProblemType(

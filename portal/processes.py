@@ -38,7 +38,7 @@ PROCESSES = (
     ),
     Process(
         "worker",
-        (*CELERY, "worker", "-Q", "default", "-c", "1", "-n", "default@%h", *QUIET),
+        (*CELERY, "worker", "-Q", "default", "-P", "solo", "-n", "default@%h", *QUIET),
         role="worker",
         stage=1,
     ),

@@ -35,6 +35,7 @@ INSTALLED_APPS = [
     "pgtrigger",
     "pghistory",
     "portal.tenancy",
+    "portal.jobs",
     "embeddings",
     "tools",
 ]
@@ -68,6 +69,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "portal.tenancy.middleware.tenant_of_request",
+                "tools.web.jobs.jobs_of_header",
             ],
         },
     },
@@ -107,6 +109,9 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_ROUTES = {"embeddings.tasks.ring": {"queue": "embeddings"}}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # for ever: the poll works meanwhile, and would end with the process
+# Or else a broker whose memory is full ends the worker, and its loop with it.
+CELERY_BROKER_CHANNEL_ERROR_RETRY = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A frozen broker must cost a save one bounded wait, never a hang (RELIABILITY rule 12).
 CELERY_BROKER_TRANSPORT_OPTIONS = {
@@ -127,7 +132,12 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 3600,
         "options": {"expires": 3000},
     },
+    "prune-jobs": {"task": "portal.tasks.prune_jobs", "schedule": 86_400, "options": {"expires": 80_000}},
 }
+
+# --- Jobs -----------------------------------------------------------------------------------------------------------
+JOB_LOST_SECONDS = env.number("JOB_LOST_SECONDS", 60, low=0.5, high=3600)  # without a heartbeat
+JOB_POLL = env.number("JOB_POLL", 2, low=0.05, high=60)  # seconds between polls without a bell
 
 # --- Embeddings -----------------------------------------------------------------------------------------------------
 # "sentence-transformers", "openai-compatible", "local-http", "disabled", or the dotted path of a class with the interface
@@ -168,6 +178,8 @@ EMBEDDING_RETRY_BASE = env.number(
 EMBEDDING_RETRY_MAX = env.number("EMBEDDING_RETRY_MAX", 600, low=0.01, high=86_400)
 EMBEDDING_LEASE = env.number("EMBEDDING_LEASE", 60, low=0.1, high=3600)  # seconds a claim is exclusive
 EMBEDDING_POLL = env.number("EMBEDDING_POLL", 3, low=0.05, high=60)  # seconds between polls without a bell
+# Errors of the provider as a whole until nobody calls it, and seconds between two tries from then on.
+EMBEDDING_CIRCUIT_ERRORS = env.integer("EMBEDDING_CIRCUIT_ERRORS", 5, low=1, high=100)
 EMBEDDING_CIRCUIT_SECONDS = env.number("EMBEDDING_CIRCUIT_SECONDS", 30, low=0.05, high=3600)
 
 # --- Search ---------------------------------------------------------------------------------------------------------
@@ -217,6 +229,10 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "/static/portal/favicon.svg",
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False, "validatorUrl": None},
 }
+
+# --- Figures ---------------------------------------------------------------------------------------------------------
+# The bearer token that GET /metrics wants; without it there is no such page.
+METRICS_TOKEN = env.secret("METRICS_TOKEN")
 
 # --- Pages ----------------------------------------------------------------------------------------------------------
 LOGIN_URL = "login"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import include, path
 
-from portal import health
+from portal import health, metrics
 from tools.api.schema_views import docs_page, schema
 
 urlpatterns = [
     path("livez", health.livez),
     path("readyz", health.readyz),
+    path("metrics", metrics.metrics),
     path("admin/", admin.site.urls),
     path("api/v1/", include("tools.api.urls")),
     path("api/v1/schema", schema),

@@ -32,6 +32,26 @@ def scaled(count: int) -> int:
     return max(1, int(count * SCALE))
 
 
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Notes what a test measured; the run's last lines say it."""
+    return lambda text: record_property("figure", text)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    noted = [
+        text
+        for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
+        if report.when == "call"
+        for name, text in report.user_properties
+        if name == "figure"
+    ]
+    if noted:
+        terminalreporter.section("figures")
+        for text in sorted(noted):
+            terminalreporter.line(text)
+
+
 @pytest.fixture(scope="session")
 def django_db_setup() -> None:
     """The database of this worker was made by tests/plugin.py."""

@@ -23,7 +23,7 @@ STATUSES = {"401": 401, "403": 403, "404": 404, "413": 413, "422": 422, "424": 4
 
 class EmbeddingServer(ThreadingHTTPServer):
     """`fault` names what goes wrong, `guilty` the word of the texts it happens to (all of them without). `asked` holds the
-    path, headers and body of each request."""
+    path, headers and body of each request, `times` when it came."""
 
     daemon_threads = True
     fault = ""
@@ -34,6 +34,8 @@ class EmbeddingServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.asked: list[tuple[str, dict[str, str], dict[str, Any]]] = []
+        self.times: list[float] = []
+        self.noting = threading.Lock()
         self.over = threading.Event()
 
     @property
@@ -55,7 +57,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append((self.path, dict(self.headers), body))
+        with self.server.noting:
+            self.server.times.append(time.monotonic())
+            self.server.asked.append((self.path, dict(self.headers), body))
         self.openai = self.path.startswith("/v1/embeddings")
         texts = body["input"] if self.openai else body["inputs"]
         hit = any(self.server.guilty in text for text in texts)
@@ -88,6 +92,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault == "drip":
             self.start(200, {"Content-Length": "100000"})
             self.drip()
+        elif fault == "hangs" or (fault == "1 of 3 hangs" and len(self.server.asked) % 3 == 1):
+            self.server.over.wait(20)
+        elif fault == "1 of 3 hangs":
+            self.say(200, self.form(vectors))
         elif fault == "dripping headers":
             self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
             self.drip()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import signal
 import threading
 import time
@@ -85,7 +86,8 @@ class DownEmbedder(HashEmbedder):
 
 
 class KillerEmbedder(HashEmbedder):
-    """Kills its process over a text that holds the word deadly."""
+    """Kills its process over a text that holds the word deadly, asks for more memory than it may have over a hungry one, and
+    cannot decode a garbled one."""
 
     die: Callable[[], object] = staticmethod(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
@@ -93,7 +95,22 @@ class KillerEmbedder(HashEmbedder):
         vectors = super().embed(texts, kind)
         if any("deadly" in text for text in texts):
             self.die()
+        if any("hungry" in text for text in texts):
+            starve()
+        if any("garbled" in text for text in texts):
+            b"\xff".decode()
         return vectors
+
+
+def starve() -> None:
+    """Allocates past the limit of this process's address space, which is what it has now and a little."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**26, limits[1]))
+    try:
+        bytearray(2**30)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 class WrongEmbedder(HashEmbedder):
@@ -114,6 +131,18 @@ class PoisonEmbedder(HashEmbedder):
             if "poison" in text:
                 raise ProviderError("this text cannot be embedded", permanent="permanent poison" in text)
         return np.stack([hash_vector(text, self.dimension) for text in texts])
+
+
+class SlowPoisonEmbedder(PoisonEmbedder):
+    """The same, with time to watch it: waits as many seconds as the file TEST_EMBEDDER_PACE says in each call for the
+    catalogue, and knows no poison while the file TEST_EMBEDDER_ANTIDOTE exists."""
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
+        if kind == "passage":
+            time.sleep(float(Path(os.environ["TEST_EMBEDDER_PACE"]).read_text()))
+        if Path(os.environ["TEST_EMBEDDER_ANTIDOTE"]).exists():
+            texts = [text.replace("poison", "") for text in texts]
+        return super().embed(texts, kind)
 
 
 class ModelEmbedder(HashEmbedder):

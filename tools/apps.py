@@ -9,6 +9,10 @@ class ToolsConfig(AppConfig):
 
     def ready(self) -> None:
         from embeddings import registry
+        from portal.jobs import kinds
         from tools.embedding import ENTITY
+        from tools.jobs import KINDS
 
         registry.register(ENTITY)
+        for kind in KINDS:
+            kinds.register(kind)

@@ -16,9 +16,9 @@ from django.db import IntegrityError, OperationalError, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from embeddings import queue
+from embeddings import wishes
 from embeddings.models import Priority
-from embeddings.queue import Wish
+from embeddings.wishes import Wish
 from portal.bodies import unstorable
 from tools import embedding
 from tools.errors import Invalid, ManagedBySource, StaleVersion, translated
@@ -122,7 +122,7 @@ def delete_tool(*, pk: UUID, actor: str, expected_version: int | None = None) ->
             raise ManagedBySource(
                 f"{tool.name} comes from the source {tool.source}, whose next sync would bring it back. Deactivate it instead."
             )
-        queue.forget(embedding.ENTITY.type, [pk])
+        wishes.forget(embedding.ENTITY.type, [pk])
         tool.delete()
 
 
@@ -143,7 +143,7 @@ def delete_source(*, pk: UUID, actor: str) -> int:
         source = Source.objects.select_for_update().get(pk=pk)
         # Locked in order, tool before embedding before task, as every write does.
         ids = list(source.tools.order_by("pk").select_for_update().values_list("pk", flat=True))
-        queue.forget(embedding.ENTITY.type, ids)
+        wishes.forget(embedding.ENTITY.type, ids)
         source.delete()
     return len(ids)
 
@@ -161,7 +161,7 @@ def refresh_embeddings(*, pks: Iterable[UUID]) -> int:
 
 def put_in_step(tools: Sequence[Tool], *, refresh: bool = False, priority: Priority = Priority.EDIT) -> int:
     """Makes the embeddings follow the tools, in the caller's transaction (EMB-2). The tools carry endpoint and source."""
-    return queue.want(
+    return wishes.want(
         embedding.ENTITY,
         [
             Wish(tool.pk, embedding.source_text(tool), active=tool.active, version=tool.version)

@@ -40,7 +40,8 @@ class ProviderError(Exception):
     """A provider gave no usable vectors. The message is in the operator's words.
 
     `permanent`: this text can never work, so trying again is useless. `provider_wide`: the provider is down
-    or refuses us, which is no text's fault and costs none an attempt. `retry_after`: seconds it asks for.
+    or refuses us, which is no text's fault and costs none an attempt. `lasting`: and it will go on doing so, as with a
+    wrong key. `retry_after`: seconds it asks for.
     """
 
     def __init__(
@@ -49,9 +50,11 @@ class ProviderError(Exception):
         *,
         permanent: bool = False,
         provider_wide: bool = False,
+        lasting: bool = False,
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.permanent = permanent
         self.provider_wide = provider_wide
+        self.lasting = lasting
         self.retry_after = retry_after

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -18,22 +18,24 @@ from urllib.parse import urlsplit, urlunsplit
 import httpcore
 from django.core.exceptions import ImproperlyConfigured
 
-from embeddings.providers.base import Kind, ProviderError, Vectors
+from embeddings.providers.base import Kind, ProviderError
 
 CONNECT_SECONDS = 5.0
+QUERY_SECONDS = 0.8
+"""What a search spends on its question at most, before it goes by words alone (R11)."""
 MAX_REPLY = 8_000_000
 """Bytes. 512 vectors of 384 numbers take 4 MB."""
 MAX_PAUSE = 3600.0
 """Seconds. A Retry-After of days would stop the queue for a slip of somebody's clock."""
 MAX_MESSAGE = 200
-PROBE = "warm-up"
-"""A text that no provider has a reason to refuse."""
 
 TEXTS_FAULT = frozenset({400, 413, 422})
 """The request was understood and refused: too long a text, too large a batch. The worker halves the batch."""
 UNCERTAIN = frozenset({408, 424, 500, 502, 504})
-"""Texts may cause these (424 is a failed run of the model), and so may an outage: a probe tells which. Every other
+"""Texts may cause these (424 is a failed run of the model), and so may an outage: the worker's probe tells which. Every other
 status is the provider's: it is busy (429, 503), or key, address or name of the model are wrong (401, 403, 404)."""
+BUSY = frozenset({429, 503})
+"""It will pass."""
 SECRET = frozenset({401, 403})
 """What comes with these may repeat parts of a key, so that it is not shown."""
 
@@ -106,9 +108,11 @@ class Server:
         """How the server is called in messages: its host and port, without the rest of the address."""
         return urlsplit(self.url).netloc
 
-    def post(self, path: str, body: Mapping[str, object]) -> Any:
+    def post(self, path: str, body: Mapping[str, object], kind: Kind = "passage") -> Any:
         """What the server answers, read as JSON. No redirect is followed, no proxy used. Raises ProviderError."""
-        deadline = time.monotonic() + self.timeout
+        # A search waits for its answer, and has another way to give one.
+        timeout = min(self.timeout, QUERY_SECONDS) if kind == "query" else self.timeout
+        deadline = time.monotonic() + timeout
         parts = urlsplit(self.url)
         url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + path, parts.query, ""))
         headers = {
@@ -120,8 +124,8 @@ class Server:
         }
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
-        connect = min(CONNECT_SECONDS, self.timeout)
-        timeouts = {"connect": connect, "read": self.timeout, "write": self.timeout, "pool": connect}
+        connect = min(CONNECT_SECONDS, timeout)
+        timeouts = {"connect": connect, "read": timeout, "write": timeout, "pool": connect}
         try:
             # A connection for each call: one that was kept could be closed by the server just as it is used again,
             # which would look like a fault of the texts.
@@ -149,7 +153,7 @@ class Server:
         except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
             raise ProviderError(f"{self.name} cannot be reached: {error}", provider_wide=True) from error
         except httpcore.TimeoutException as error:
-            raise ProviderError(f"{self.name} did not answer within {self.timeout:g} s.") from error
+            raise ProviderError(f"{self.name} did not answer within {timeout:g} s.") from error
         except httpcore.UnsupportedProtocol as error:
             raise ProviderError(f"{self.name}: {error}", provider_wide=True) from error
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
@@ -167,6 +171,7 @@ class Server:
             f"{self.name} answered {status}{said and ': '}{said}",
             permanent=status in TEXTS_FAULT,
             provider_wide=status not in TEXTS_FAULT | UNCERTAIN,
+            lasting=status not in TEXTS_FAULT | UNCERTAIN | BUSY,
             retry_after=_pause(headers),
         )
 
@@ -206,23 +211,3 @@ def _pause(headers: Mapping[str, str]) -> float | None:
         except (TypeError, ValueError, OverflowError):
             return None
     return min(max(seconds, 1.0), MAX_PAUSE)
-
-
-def embed(ask: Callable[[Sequence[str]], Vectors], texts: Sequence[str], kind: Kind) -> Vectors:
-    """The vectors that `ask` gets. Where texts and an outage fail alike, a probe tells them apart: if a harmless text
-    fails too, it is the provider, and no text pays with an attempt. Raises ProviderError.
-
-    A search has no use for the difference, and no time for the probe.
-    """
-    try:
-        return ask(texts)
-    except ProviderError as error:
-        if kind == "query" or error.provider_wide or error.permanent:
-            raise
-        try:
-            ask([PROBE])
-        except ProviderError as probe:
-            raise ProviderError(
-                str(error), provider_wide=True, retry_after=error.retry_after or probe.retry_after
-            ) from error
-        raise

@@ -34,16 +34,12 @@ class LocalHttp:
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
         """One vector a text. The reply has no index, so that its order must be trusted. Raises ProviderError."""
-
-        def ask(some: Sequence[str]) -> Vectors:
-            inputs = [self._prefixes[kind] + text for text in some]
-            reply = self._server.post("/embed", {"inputs": inputs, "normalize": True, "truncate": True})
-            if not isinstance(reply, list):
-                said = self._server.complaint(reply)
-                raise ProviderError(f"{self._server.name} sent no list of vectors{said and ': '}{said}")
-            return checked(reply, len(some), self.dimension)
-
-        return http.embed(ask, texts, kind)
+        inputs = [self._prefixes[kind] + text for text in texts]
+        reply = self._server.post("/embed", {"inputs": inputs, "normalize": True, "truncate": True}, kind)
+        if not isinstance(reply, list):
+            said = self._server.complaint(reply)
+            raise ProviderError(f"{self._server.name} sent no list of vectors{said and ': '}{said}")
+        return checked(reply, len(texts), self.dimension)
 
     def truncates(self, text: str) -> bool:
         """Only the server could know: False."""

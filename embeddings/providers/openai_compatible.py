@@ -36,18 +36,14 @@ class OpenAICompatible:
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
         """One vector a text, in order of the texts, whatever the order of the reply. Raises ProviderError."""
-
-        def ask(some: Sequence[str]) -> Vectors:
-            body = {
-                "model": self.model,
-                "input": [self._prefixes[kind] + text for text in some],
-                "dimensions": self.dimension,
-                "encoding_format": "float",
-            }
-            reply = self._server.post("/embeddings", body)
-            return checked(self._in_order(reply, len(some)), len(some), self.dimension)
-
-        return http.embed(ask, texts, kind)
+        body = {
+            "model": self.model,
+            "input": [self._prefixes[kind] + text for text in texts],
+            "dimensions": self.dimension,
+            "encoding_format": "float",
+        }
+        reply = self._server.post("/embeddings", body, kind)
+        return checked(self._in_order(reply, len(texts)), len(texts), self.dimension)
 
     def truncates(self, text: str) -> bool:
         """Only the server could know: False."""

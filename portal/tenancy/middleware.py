@@ -53,7 +53,7 @@ class TenantMiddleware:
         request.member = None  # type: ignore[attr-defined]
         request.memberships = []  # type: ignore[attr-defined]
         if (
-            request.path.startswith(("/api/", "/static/", "/livez", "/readyz"))
+            request.path.startswith(("/api/", "/static/", "/livez", "/readyz", "/metrics"))
             or not request.user.is_authenticated
         ):
             return self.get_response(request)

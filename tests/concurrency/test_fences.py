@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from django.db import DatabaseError, transaction
 
-from embeddings import queue
+from embeddings import claims
 from portal.tenancy.context import tenant_context
 from tests.embeddings.pipeline import DO_NOTHING, NO_FENCE, Pipeline, in_thread, login, mutant
 from tests.providers import GatedEmbedder
@@ -95,7 +95,7 @@ def its_lease_ran_out_and_another_worker_took_over(pipeline: Pipeline, gate: Gat
     with pipeline.paused_worker(gate):
         pipeline.make_due()  # a worker that is stopped, or whose machine sleeps
         with login("DATABASE_WORKER_URL"):
-            [taken] = queue.claim(1)
+            [taken] = claims.claim(1)
     # The late worker wrote nothing, and took nothing from the one that has the claim.
     task = pipeline.task(pk)
     assert task is not None
@@ -150,12 +150,12 @@ def test_each_scenario_notices_when_its_safety_is_gone_EMB_4(
         scenario(pipeline, use("GatedEmbedder"))
 
 
-LATE_WORDS: dict[str, Callable[[queue.Task], object]] = {
-    "drop": lambda task: queue.drop([task]),
-    "extend": lambda task: queue.extend([task]),
-    "fail": lambda task: queue.fail(ENTITY, task, error="late"),
-    "release": lambda task: queue.release([task], error="late", delay=600),
-    "retry": lambda task: queue.retry_later(task, error="late", delay=600),
+LATE_WORDS: dict[str, Callable[[claims.Task], object]] = {
+    "drop": lambda task: claims.drop([task]),
+    "extend": lambda task: claims.extend([task]),
+    "fail": lambda task: claims.fail(ENTITY, task, error="late"),
+    "release": lambda task: claims.release([task], error="late", delay=600),
+    "retry": lambda task: claims.retry_later(task, error="late", delay=600),
 }
 
 
@@ -163,9 +163,9 @@ def say_late(pipeline: Pipeline, late: str) -> None:
     """A worker that has lost its claim speaks, by one of the queue's verbs; nothing may come of it."""
     pk = pipeline.add("Version one.")
     with login("DATABASE_WORKER_URL"):
-        [old] = queue.claim(1)
+        [old] = claims.claim(1)
         pipeline.make_due()
-        [new] = queue.claim(1)
+        [new] = claims.claim(1)
         before = (pipeline.task(pk), pipeline.embedding(pk))
         with tenant_context(pipeline.tenant_id):
             LATE_WORDS[late](old)
@@ -189,33 +189,33 @@ def test_each_verb_has_a_fence_of_its_own_R2(pipeline: Pipeline, late: str) -> N
 
 
 class TestClaims:
-    def together(self, pipeline: Pipeline, workers: int, limit: int) -> list[list[queue.Task]]:
+    def together(self, pipeline: Pipeline, workers: int, limit: int) -> list[list[claims.Task]]:
         """What several workers claim at the same moment, each in one transaction until all have claimed."""
         barrier = threading.Barrier(workers)
-        claims: list[list[queue.Task]] = []
+        taken: list[list[claims.Task]] = []
 
         def claim() -> None:
             with login("DATABASE_WORKER_URL"), transaction.atomic():
                 barrier.wait(4)
-                claims.append(queue.claim(limit))
+                taken.append(claims.claim(limit))
                 barrier.wait(4)
 
         with ExitStack() as threads:
             for _ in range(workers):
                 threads.enter_context(in_thread(claim))
-        return claims
+        return taken
 
     def test_are_exclusive_and_wait_for_nobody_EMB_4(self, pipeline: Pipeline) -> None:
         for number in range(40):
             pipeline.add(f"Text {number}.")
-        claims = self.together(pipeline, workers=4, limit=10)
-        assert [len(tasks) for tasks in claims] == [10, 10, 10, 10]
-        assert len({task.id for tasks in claims for task in tasks}) == 40
+        taken = self.together(pipeline, workers=4, limit=10)
+        assert [len(tasks) for tasks in taken] == [10, 10, 10, 10]
+        assert len({task.id for tasks in taken for task in tasks}) == 40
 
     def test_without_skip_locked_the_workers_stand_in_line_EMB_4(self, pipeline: Pipeline) -> None:
         for number in range(8):
             pipeline.add(f"Text {number}.")
-        everybody_waits = ("served.share FOR UPDATE SKIP LOCKED", "served.share FOR UPDATE")
+        everybody_waits = ("lane.share FOR UPDATE SKIP LOCKED", "lane.share FOR UPDATE")
         with pytest.raises((threading.BrokenBarrierError, DatabaseError)), mutant(*everybody_waits):
             self.together(pipeline, workers=2, limit=4)
 
@@ -230,13 +230,13 @@ class TestClaims:
 
         def claim() -> list[UUID]:
             with login("DATABASE_WORKER_URL"), transaction.atomic():
-                tasks = [task.entity_id for task in queue.claim(8)]
+                tasks = [task.entity_id for task in claims.claim(8)]
                 transaction.set_rollback(True)
             return tasks
 
         # In the order of their asking all eight would be the first tenant's.
         assert set(late) <= set(claim())
-        with mutant("/ count(*) OVER () AS share", "* 5 AS share"), pytest.raises(AssertionError):
+        with mutant("/ count(*) OVER same AS share", "* 5 AS share"), pytest.raises(AssertionError):
             for _ in range(20):  # which tenant comes first is drawn
                 assert set(late) <= set(claim())
         # An edit of anybody is before all backfills.
@@ -253,9 +253,9 @@ class TestClaims:
             [later],
         )
         with login("DATABASE_WORKER_URL"):
-            [task] = queue.claim(10)
+            [task] = claims.claim(10)
             assert task.entity_id == due
-            assert queue.claim(10) == []
+            assert claims.claim(10) == []
         [row] = pipeline.all(
             "SELECT extract(epoch FROM next_attempt_at - now())::float AS left FROM embeddings_embeddingtask WHERE entity_id = %s",
             due,

@@ -27,6 +27,9 @@ SHARED = {
     "django_content_type", "django_migrations",  # of the code
     "tenancy_tenant",  # isolated by its own id
     "embeddings_embeddingmodel",  # which models the installation has vectors of
+    "embeddings_embeddingcircuit",  # whether their providers answer
+    "embeddings_embeddingtally",  # sums of what workers did
+    "jobs_workerheartbeat",  # which processes of the installation live
     "pghistory_context",  # unused, and closed to both logins
 }  # fmt: skip
 UNIQUE_WITHOUT_TENANT = {
@@ -67,8 +70,8 @@ def test_sec_1_every_table_with_a_tenant_has_forced_row_level_security_and_a_pol
         ).fetchall()
         assert policies, f"{name} has no policy"
         for policy, using, check, roles in policies:
-            if policy == "worker":  # the queue, which the worker reads across tenants, and nobody else
-                assert name == "embeddings_embeddingtask"
+            if policy == "worker":  # the queues, which the worker reads across tenants, and nobody else
+                assert name in {"embeddings_embeddingtask", "jobs_job"}
                 assert roles == ["portal_worker"]
                 continue
             rule = "(tenant_id = (current_setting('portal.tenant'::text))::uuid)"

@@ -30,7 +30,9 @@ from tools.models import Source, Tool
 QUESTIONS = {
     "/api/v1/tools": [f"?q={RARE_WORD}", "?limit=100", "?source_protocol=openapi", "?has_override=true", "?embedding_status=failed"],
     "/api/v1/tools/search": [f"?query={RARE_WORD}", f"?query={RARE_WORD}&top_k=50&source_protocol=openapi"],
+    "/api/v1/jobs": ["?limit=100", "?state=failed", "?kind=backfill_embeddings"],
     "/tools/": [f"?q={RARE_WORD}", "?active=all", "?has_override=true", "?embedding_status=failed"],
+    "/jobs/": ["", "?state=failed", "?mine=1"],
     "/search/": [f"?query={RARE_WORD}", f"?q={RARE_WORD}"],
     "/admin/tools/tool/": [f"?q={RARE_WORD}", "?all="],
     "/admin/autocomplete/": [
@@ -214,6 +216,7 @@ def test_s1_its_own_member_and_key_do_find_those_things(first: World) -> None:
             "tool-history",
             "embedding",
             "source",
+            "job",
         ) or route.pattern.startswith("api/v1/tools/<"):
             if route.pattern.endswith("refresh"):
                 continue

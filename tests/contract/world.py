@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from django.test import Client
 from django.urls import get_resolver
 from rest_framework.test import APIClient
 
+from portal.jobs import services as jobs
+from portal.jobs.context import Context, Failure
+from portal.jobs.models import Job, JobState
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
 from portal.tenancy.models import Membership, Role, Scope, Tenant
@@ -39,6 +43,7 @@ class World:
     tool: Tool
     imported: Tool
     source: Source
+    job: Job
 
     def object_of(self, model: type[models.Model]) -> Any:
         """The primary key of a row of this tenant, whatever the model."""
@@ -76,15 +81,27 @@ def build_world(tenant: Tenant) -> World:
         with connection.cursor() as cursor:
             cursor.execute("UPDATE tools_toolembedding SET status = 'failed', error = %s", [canary])
             cursor.execute("UPDATE embeddings_embeddingtask SET last_error = %s", [canary])
+        job = _failed_job(canary)
         member = Client()
         member.force_login(_staff(canary))
-    return World(tenant, canary, api, member, tool, imported, source)
+    return World(tenant, canary, api, member, tool, imported, source, job)
+
+
+def _failed_job(canary: str) -> Job:
+    """One that could not go on, and names the canary in all it says."""
+    queued = jobs.start("backfill_embeddings", {}, by=canary)
+    job = Job.objects.claim(kinds=["backfill_embeddings"], pk=queued.pk)
+    Context(job, threading.Event()).batch(log=canary, failures=[Failure(uuid.uuid4(), canary, canary)])
+    Job.objects.finish(job, JobState.FAILED, error=canary)
+    return jobs.find(queued.pk)
 
 
 def _staff(username: str) -> Any:
     """An admin of the tenant, who may do in Django's admin whatever concerns a tenant, but is no superuser."""
     user = get_user_model().objects.create_user(username=username, is_staff=True)
-    permissions = Permission.objects.filter(content_type__app_label__in=["tools", "embeddings", "tenancy"])
+    permissions = Permission.objects.filter(
+        content_type__app_label__in=["tools", "embeddings", "jobs", "tenancy"]
+    )
     user.user_permissions.set(permissions)
     Membership.objects.create(user=user, role=Role.ADMIN)
     return user
@@ -128,7 +145,7 @@ def routes() -> Iterator[Route]:
 # Patterns that are no address of a thing, and why.
 NOT_OF_A_THING = {
     "docs/problems/<slug:name>": "/docs/problems/not_found",  # the same text for everybody
-    r"admin/^(?P<app_label>auth|tools|embeddings|tenancy)/$": "/admin/tools/",  # asked by this path instead
+    r"admin/^(?P<app_label>auth|tools|jobs|embeddings|tenancy)/$": "/admin/tools/",  # asked by this path instead
     r"admin/(?P<url>.*)$": "/admin/nothing/at/all/",
 }
 
@@ -161,6 +178,8 @@ def foreign_and_unknown(route: Route, world: World) -> list[tuple[dict[str, str]
             {"pk": str(world.imported.pk), "field": "description"},
         ],
         "sources/": [{"pk": str(world.source.pk)}],
+        "jobs/": [{"pk": str(world.job.pk)}],
+        "api/v1/jobs/": [{"ref": str(world.job.pk)}],
     }
     (prefix,) = [one for one in things if route.pattern.startswith(one)]
     pairs = []

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from embeddings import providers, slots, worker
+from embeddings import providers, slots
 from portal.tenancy.models import Tenant
 from tests.embeddings.pipeline import Pipeline
 
@@ -22,13 +22,11 @@ def use(settings: Any) -> Iterator[Callable[..., Any]]:
             setattr(settings, option, value)
         settings.EMBEDDING_PROVIDER = name if name == "disabled" else f"tests.providers.{name}"
         providers._provider.cache_clear()
-        worker.circuits.clear()
         slots.forget()
         return providers.get_provider()
 
     yield choose
     providers._provider.cache_clear()
-    worker.circuits.clear()
     slots.forget()
 
 

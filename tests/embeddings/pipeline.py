@@ -72,8 +72,8 @@ NO_COMPARE_AND_SET = (" AND e.source_hash = r.source_hash", "")
 DO_NOTHING = (
     """DO UPDATE SET
                 source_hash = excluded.source_hash, source_version = excluded.source_version,
-                status = 'pending', attempts = 0, claim_id = NULL, last_error = '',
-                next_attempt_at = now(),
+                status = 'pending', attempts = 0, claim_id = NULL, last_error = '', job_id = NULL, status_before = NULL,
+                next_attempt_at = excluded.next_attempt_at, wanted_at = excluded.wanted_at,
                 priority = CASE t.status WHEN 'failed' THEN excluded.priority ELSE LEAST(t.priority, excluded.priority) END""",
     "DO NOTHING",
 )
@@ -152,6 +152,21 @@ class Pipeline:
 
     def task(self, pk: UUID) -> dict[str, Any] | None:
         return next((task for task in self.tasks() if task["entity_id"] == pk), None)
+
+    def circuit(self, model: str = "model-1") -> dict[str, Any] | None:
+        """The open circuit of the model's texts, with the seconds that are left of it."""
+        rows = self.all(
+            "SELECT *, extract(epoch FROM next_try - now())::float AS left FROM embeddings_embeddingcircuit "
+            "WHERE model = %s AND purpose = 'passage' AND next_try IS NOT NULL",
+            model,
+        )
+        return rows[0] if rows else None
+
+    def provider_is_tried_again(self) -> None:
+        """As if the pause of every circuit were over."""
+        self.owner.execute(
+            "UPDATE embeddings_embeddingcircuit SET next_try = now() WHERE next_try IS NOT NULL"
+        )
 
     def status(self, pk: UUID) -> str:
         return str(self.embedding(pk)["status"])

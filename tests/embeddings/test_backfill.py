@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -10,19 +9,30 @@ from typing import Any
 import pytest
 
 from embeddings import backfill
-from embeddings.backfill import Counts, Progress
+from embeddings.backfill import Counts, Wanted
 from embeddings.reconcile import reconcile
 from portal.tenancy.context import tenant_context
 from tests.embeddings.pipeline import Pipeline, login
-from tests.plugin import manage
 from tools.embedding import ENTITY
-from tools.management.commands.backfill_embeddings import _active_ids
+from tools.models import Tool
 
 
-def run(pipeline: Pipeline, on_progress: Callable[[Progress], None] = lambda _: None) -> Progress:
-    return backfill.backfill(
-        ENTITY, pipeline.tenant_id, active_ids=_active_ids, total=0, on_progress=on_progress
-    )
+def run(pipeline: Pipeline, batch: int = 4) -> backfill.Scanned:
+    """A scan over all tools, as a job makes it."""
+    found, after, job_id = backfill.Scanned(), uuid.UUID(int=0), uuid.uuid4()
+    while True:
+        with tenant_context(pipeline.tenant_id):
+            ids = list(
+                Tool.objects.filter(active=True, pk__gt=after)
+                .order_by("pk")
+                .values_list("pk", flat=True)[:batch]
+            )
+            if not ids:
+                return found
+            scanned = backfill.scan(ENTITY, ids, Wanted(), job_id=job_id)
+        after = ids[-1]
+        found.looked_for |= scanned.looked_for
+        found.asked |= scanned.asked
 
 
 def counts(pipeline: Pipeline) -> Counts:
@@ -86,8 +96,7 @@ def test_one_wrong_row_among_right_ones_is_found_and_set_right_EMB_8(
     pks = [pipeline.add(f"Text {number}.") for number in range(3)]
     pipeline.work()
     make_wrong(pipeline, pks[1])
-    progress = run(pipeline)
-    assert progress.seen == 3
+    assert len(run(pipeline).looked_for) == 3
     assert {task["entity_id"]: task["priority"] for task in pipeline.tasks()} in ({pks[1]: 10}, {})
     pipeline.work()
     for pk in pks:
@@ -102,7 +111,7 @@ def test_a_run_over_a_complete_catalogue_writes_and_locks_nothing_EMB_8(
         pipeline.add(f"Text {number}.")
     pipeline.work()
     before, calls = rows(pipeline), len(embedder.calls)
-    assert run(pipeline).queued == 0
+    assert run(pipeline).asked == set()
     assert pipeline.work().claimed == 0
     assert (rows(pipeline), len(embedder.calls)) == (before, calls)
 
@@ -112,37 +121,10 @@ def test_a_second_run_before_the_worker_comes_writes_nothing_EMB_8(pipeline: Pip
     pipeline.work()
     for pk, make_wrong in zip(pks, [missing, stale, failed, of_another_model, disabled], strict=False):
         make_wrong(pipeline, pk)
-    assert run(pipeline).queued == 5
+    assert run(pipeline).asked == set(pks[:5])
     before = rows(pipeline)
-    assert run(pipeline).queued == 0
+    assert run(pipeline).asked == set()
     assert rows(pipeline) == before
-
-
-def test_killed_half_way_and_run_again_it_ends_as_if_never_killed_EMB_8(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backfill, "BATCH", 4)
-    pks = [pipeline.add(f"Text {number}.") for number in range(10)]
-    pipeline.owner.execute("TRUNCATE tools_toolembedding, embeddings_embeddingtask")
-
-    class Killed(BaseException):
-        pass
-
-    def kill(progress: Progress) -> None:
-        if progress.seen == 8:
-            raise Killed
-
-    with pytest.raises(Killed):
-        run(pipeline, kill)
-    assert len(pipeline.tasks()) == 8
-    written = {task["entity_id"]: task["written"] for task in pipeline.tasks()}
-    assert run(pipeline).queued == 2
-    after = {task["entity_id"]: task["written"] for task in pipeline.tasks()}
-    assert after.keys() == set(pks)
-    assert written.items() <= after.items()  # the first eight were not written again
-    pipeline.work()
-    for pk in pks:
-        pipeline.check_ready(pk)
 
 
 class TestDisabled:
@@ -151,10 +133,10 @@ class TestDisabled:
     ) -> None:
         use("disabled")
         pks = [pipeline.add(f"Text {number}.") for number in range(3)]
-        assert run(pipeline).queued == 0
+        assert run(pipeline).asked == set()
         assert counts(pipeline) == Counts(total=3, disabled=3)
         use("HashEmbedder")
-        assert run(pipeline).queued == 3
+        assert run(pipeline).asked == set(pks)
         pipeline.work()
         for pk in pks:
             pipeline.check_ready(pk)
@@ -166,7 +148,7 @@ class TestDisabled:
         pipeline.work()
         pipeline.add("Waits.")
         use("disabled")
-        assert run(pipeline).queued == 0
+        assert run(pipeline).asked == set()
         assert counts(pipeline) == Counts(total=2, ready=1, disabled=1)
         assert pipeline.tasks() == []
         pipeline.check_ready(ready)
@@ -184,18 +166,6 @@ def test_counts_are_of_active_tools_of_this_tenant_by_status_EMB_8(
         make_wrong(pipeline, pk)
     pipeline.change(pks[5], active=False)
     assert counts(pipeline) == Counts(total=7, ready=2, pending=1, failed=1, disabled=1, blank=1, missing=1)
-
-
-def test_the_command_queues_counts_and_says_so_EMB_8(pipeline: Pipeline) -> None:
-    pks = [pipeline.add(f"Text {number}.") for number in range(3)]
-    pipeline.work()
-    missing(pipeline, pks[0])
-    [slug] = pipeline.all("SELECT slug FROM tenancy_tenant WHERE id = %s", pipeline.tenant_id)
-    environment = {"EMBEDDING_MODEL": "model-1", "EMBEDDING_PROVIDER": "tests.providers.HashEmbedder"}
-    said = json.loads(manage("backfill_embeddings", "--tenant", slug["slug"], "--json", env=environment))
-    assert said == {
-        "queued": 1, "total": 3, "ready": 2, "pending": 1, "failed": 0, "disabled": 0, "blank": 0, "missing": 0,
-    }  # fmt: skip
 
 
 class TestReconciler:

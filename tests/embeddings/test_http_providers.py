@@ -22,6 +22,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
+from embeddings import worker
 from embeddings.providers import EmbeddingProvider, ProviderError, get_provider, http
 from embeddings.providers.local_http import LocalHttp
 from embeddings.providers.openai_compatible import OpenAICompatible
@@ -169,14 +170,14 @@ class TestWhoIsBlamed:
 
     @BOTH
     def test_the_provider_if_a_harmless_text_fails_too_R5(self, server: EmbeddingServer, name: str) -> None:
+        provider = provider_of(name, server)
         server.fault = "500"
-        with pytest.raises(ProviderError, match="500: this is refused") as raised:
-            provider_of(name, server).embed(["poison"], "passage")
-        assert raised.value.provider_wide
-        server.guilty = "poison"
-        with pytest.raises(ProviderError, match="500: this is refused") as raised:
-            provider_of(name, server).embed(["poison"], "passage")
-        assert not raised.value.provider_wide
+        for guilty in ("", "poison"):
+            server.guilty = guilty
+            with pytest.raises(ProviderError, match="500: this is refused") as raised:
+                provider.embed(["poison"], "passage")
+            assert not raised.value.provider_wide
+            assert worker._blamed(provider, raised.value).provider_wide == (guilty == "")
         assert len(server.asked) == 4
 
     @BOTH

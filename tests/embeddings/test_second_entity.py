@@ -11,11 +11,11 @@ import psycopg
 import pytest
 from django.db import connection, models
 
-from embeddings import backfill, queue, registry
+from embeddings import backfill, registry, wishes
 from embeddings.models import EntityEmbedding
-from embeddings.queue import Wish
 from embeddings.reconcile import reconcile
 from embeddings.registry import EmbeddedEntity
+from embeddings.wishes import Wish
 from portal.tenancy.context import tenant_context
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
 from portal.tenancy.models import TenantModel
@@ -49,11 +49,6 @@ def load_texts(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
     return dict(Note.objects.filter(pk__in=list(ids), active=True).values_list("pk", "body"))
 
 
-def active_ids(after: uuid.UUID | None, limit: int) -> list[uuid.UUID]:
-    notes = Note.objects.filter(active=True).order_by("pk")
-    return list((notes.filter(pk__gt=after) if after else notes).values_list("pk", flat=True)[:limit])
-
-
 NOTES = EmbeddedEntity(type="note", model=NoteEmbedding, load_texts=load_texts)
 
 
@@ -77,7 +72,7 @@ def save(pipeline: Pipeline, body: str, pk: uuid.UUID | None = None) -> uuid.UUI
     """A write path of notes, as its own services module would have it."""
     with tenant_context(pipeline.tenant_id):
         note, _ = Note.objects.update_or_create(pk=pk or uuid.uuid4(), defaults={"body": body})
-        queue.want(NOTES, [Wish(note.pk, body)])
+        wishes.want(NOTES, [Wish(note.pk, body)])
     return note.pk  # type: ignore[no-any-return]
 
 
@@ -119,8 +114,8 @@ def test_ids_that_two_types_share_are_two_entities_EMB_11(pipeline: Pipeline, no
     pipeline.check_ready(tool)
     check_in_step(row(pipeline, tool), "A note.")
     with tenant_context(pipeline.tenant_id):
-        queue.want(NOTES, [Wish(tool, "Other.")])
-        queue.forget("note", [tool])
+        wishes.want(NOTES, [Wish(tool, "Other.")])
+        wishes.forget("note", [tool])
     pipeline.check_ready(tool)
 
 
@@ -130,7 +125,7 @@ def test_backfill_counts_and_reconciler_work_for_notes_EMB_11(
     with tenant_context(pipeline.tenant_id):
         pk = Note.objects.create(body="Written by a path that forgot to ask.").pk
         assert backfill.counts(NOTES, entity_table="notes_note").missing == 1
-    assert backfill.backfill(NOTES, pipeline.tenant_id, active_ids=active_ids, total=1).queued == 1
+        assert backfill.scan(NOTES, [pk], backfill.Wanted(), job_id=uuid.uuid4()).asked == {pk}
     pipeline.owner.execute("TRUNCATE embeddings_embeddingtask")
     with login("DATABASE_WORKER_URL"):
         assert reconcile() == 1
@@ -148,6 +143,19 @@ def test_the_tables_constraints_come_with_the_base_class_EMB_11(
     save(pipeline, "A note.")
     with pytest.raises(psycopg.errors.CheckViolation, match="noteembedding_ready_is_current"):
         pipeline.owner.execute("UPDATE notes_noteembedding SET status = 'ready'")
+    for number in ("0", "0.9"):
+        with pytest.raises(psycopg.errors.CheckViolation, match="noteembedding_vector_normalised"):
+            pipeline.owner.execute(
+                f"UPDATE notes_noteembedding SET vector = array_fill({number}, ARRAY[384])::vector"
+            )
+    [names] = pipeline.all(
+        "SELECT array_agg(conname::text ORDER BY conname) AS names FROM pg_constraint WHERE convalidated AND contype = 'c' "
+        "AND conrelid IN ('notes_noteembedding'::regclass, 'tools_toolembedding'::regclass) AND conname ~ 'vector'"
+    )
+    assert names["names"] == [
+        "noteembedding_vector_normalised", "noteembedding_vector_whole",
+        "toolembedding_vector_normalised", "toolembedding_vector_whole",
+    ]  # fmt: skip
 
 
 def test_a_type_is_registered_once_EMB_11(pipeline: Pipeline, notes: EmbeddedEntity) -> None:

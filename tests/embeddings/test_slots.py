@@ -12,17 +12,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
+from django.db.utils import ProgrammingError
 
-from embeddings import slots
+from embeddings import circuits, slots
 from embeddings.models import EmbeddingModel
+from embeddings.providers import ProviderError
 from embeddings.reconcile import reconcile
 from embeddings.slots import SlotError
-from tests.embeddings.pipeline import Pipeline, in_thread, login
+from portal.tenancy.models import Tenant
+from tests.embeddings.pipeline import Pipeline, in_thread, login, mutant
 from tools.search.query import SearchQuery
 from tools.search.service import search
 
@@ -61,19 +65,21 @@ def fill(pipeline: Pipeline) -> None:
     pipeline.work()
 
 
-def switch() -> slots.Slot:
-    with login("DATABASE_ADMIN_URL"):
-        return slots.switch()
+def switch(to: str = "") -> slots.Slot:
+    """By the web's login, which is the one of the tests."""
+    return slots.switch(to)
 
 
-def drop() -> slots.Slot:
-    with login("DATABASE_ADMIN_URL"):
-        return slots.drop()
+def drop(model: str = "") -> slots.Slot:
+    """As from the page: the web's login gives the slot up, the worker's deletes what it holds."""
+    gone = slots.drop(model)
+    with login("DATABASE_WORKER_URL"):
+        reconcile()
+    return gone
 
 
 def progress() -> tuple[int, int, int]:
-    with login("DATABASE_WORKER_URL"):
-        found = slots.completeness()
+    found = slots.completeness()
     assert found is not None
     return found.total, found.ready, found.failed
 
@@ -159,6 +165,45 @@ def test_the_switch_and_the_way_back_change_what_serves_at_once_EMB_10(second: P
     assert similarity(second, pk) == pytest.approx(1)
 
 
+def test_asking_twice_for_a_switch_or_a_drop_does_not_do_the_opposite_EMB_10(second: Pipeline) -> None:
+    fill(second)
+    assert [switch("model-2").model for _ in range(2)] == ["model-2", "model-2"]
+    with pytest.raises(SlotError, match="is model-1 now, and not model-2"):
+        drop("model-2")
+    assert drop("model-1").model == "model-1"
+    with pytest.raises(SlotError):
+        drop("model-1")
+    assert [slot.model for slot in slots.kept()] == ["model-2"]
+
+
+def test_the_count_is_over_all_tenants_whatever_the_login_EMB_10(
+    second: Pipeline, make_tenant: Callable[..., Tenant]
+) -> None:
+    other = Pipeline(make_tenant().pk, second.owner)
+    other.add("Of another tenant.")
+    fill(second)
+    other.owner.execute(
+        "UPDATE tools_toolembedding SET status = 'failed' WHERE slot = 1 AND tenant_id = %s",
+        [other.tenant_id],
+    )
+    for variable in ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_ADMIN_URL"):
+        with login(variable):
+            assert slots.completeness() == slots.Completeness(total=11, ready=10, failed=1)
+    with pytest.raises(SlotError, match="10 of 11"):
+        switch()
+
+
+def test_a_table_of_embeddings_that_the_count_may_not_read_is_an_error_and_not_left_out_EMB_10(
+    second: Pipeline,
+) -> None:
+    second.owner.execute("CREATE TABLE forgotten (LIKE tools_toolembedding)")
+    try:
+        with pytest.raises(ProgrammingError, match="permission denied for table forgotten"):
+            switch()
+    finally:
+        second.owner.execute("DROP TABLE forgotten")
+
+
 def test_a_search_in_the_wrong_slot_would_be_seen_EMB_10(
     second: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,10 +278,71 @@ def test_what_a_late_write_left_in_a_dropped_slot_is_not_taken_for_the_next_mode
     assert [row["model"] for row in rows(second, 1)] == ["model-3"] * 10
 
 
-def test_trouble_of_one_provider_holds_up_no_other_EMB_10(second: Pipeline) -> None:
-    from embeddings import worker
+def test_what_nobody_will_come_back_to_is_deleted_by_the_reconciler_EMB_3(second: Pipeline) -> None:
+    fill(second)
+    asked = (
+        "INSERT INTO embeddings_embeddingtask (id, tenant_id, entity_type, entity_id, model, source_hash, status, priority, attempts, "
+        "last_error) VALUES (gen_random_uuid(), %s, 'tool', {}, %s, 'x', 'failed', 0, 6, 'no')"
+    )
+    gone, dropped = asked.format("gen_random_uuid()"), asked.format("(SELECT id FROM tools_tool LIMIT 1)")
+    second.owner.execute(gone, [second.tenant_id, "model-1"])
+    second.owner.execute(dropped, [second.tenant_id, "model-0"])
+    second.owner.execute(
+        dropped, [second.tenant_id, "model-1"]
+    )  # of a tool that is there: somebody may look at it
+    with login("DATABASE_WORKER_URL"):
+        circuits.failed("model-0", "passage", ProviderError("down"), at_once=True)
+        circuits.failed("model-1", "query", ProviderError("down"), at_once=True)
+        reconcile()
+    assert [task["model"] for task in second.tasks()] == ["model-1"]
+    assert [trouble.model for trouble in circuits.troubles()] == ["model-1"]
 
-    worker.circuits["model-2"].open(60, "down")
+
+def test_a_model_that_is_reached_in_another_way_is_asked_at_once_EMB_5(
+    first: Pipeline, settings: Any
+) -> None:
+    with login("DATABASE_WORKER_URL"):
+        circuits.failed("model-1", "passage", ProviderError("down"), at_once=True)
+    adopt()  # a restart alone changes nothing
+    assert first.circuit() is not None
+    settings.EMBEDDING_URL = "http://127.0.0.1:1"
+    adopt()
+    assert first.circuit() is None
+
+
+def edited_beside_a_repair(pipeline: Pipeline, pk: UUID) -> None:
+    """Somebody locks the serving slot's row, as a repair does, and then wants the other one, while an edit wants both.
+    Nothing can hang: an edit's wait ends with its lock_timeout, and the other side does not wait at all."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    row = "SELECT FROM tools_toolembedding WHERE entity_id = %s AND slot = %s FOR UPDATE"
+    with ExitStack() as threads, pipeline.owner.transaction():
+        pipeline.owner.execute(row, [pk, 1])
+        threads.enter_context(in_thread(lambda: pipeline.edit(pk, "Edited beside a repair.")))
+        for _ in range(300):
+            pipeline.owner.execute("SELECT pg_stat_clear_snapshot()")
+            if pipeline.owner.execute(waiting).fetchone() == (1,):
+                break
+            pipeline.owner.execute("SELECT pg_sleep(0.005)")
+        else:
+            raise LookupError("the edit waits for nothing: the test is none")
+        pipeline.owner.execute(f"{row} NOWAIT", [pk, 0])
+
+
+def test_an_edit_and_a_repair_lock_the_two_slots_in_one_order_EMB_4(second: Pipeline) -> None:
+    fill(second)
+    switch()  # the order of the slots' numbers is now the wrong one
+    [pk, other, *_] = [row["entity_id"] for row in rows(second, 0)]
+    edited_beside_a_repair(second, pk)
+    with (
+        mutant("ORDER BY w.entity_id, s.place", "ORDER BY w.entity_id, s.slot"),
+        pytest.raises(psycopg.errors.LockNotAvailable),
+    ):
+        edited_beside_a_repair(second, other)
+
+
+def test_trouble_of_one_provider_holds_up_no_other_EMB_10(second: Pipeline) -> None:
+    with login("DATABASE_WORKER_URL"):
+        circuits.failed("model-2", "passage", ProviderError("down"), at_once=True)
     pk = second.add("New.")
     second.work()
     assert [

@@ -11,10 +11,11 @@ from unittest import mock
 import pytest
 from django.db import connection, transaction
 
-from embeddings import bell, queue
+from embeddings import bell, wishes
 from embeddings.models import Priority
-from embeddings.queue import Wish
 from embeddings.text import source_hash
+from embeddings.wishes import Wish
+from portal.bell import Ringer
 from portal.tenancy.context import tenant_context
 from tests.embeddings.pipeline import Pipeline
 from tools import embedding, services
@@ -60,7 +61,7 @@ def test_a_bell_that_fails_does_not_fail_the_save_EMB_2(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
-        monkeypatch.setattr(bell, "_ringer", bell._Ringer())
+        monkeypatch.setattr(bell, "_ringer", Ringer(bell.TASK, queue="embeddings"))
         pk = pipeline.add()
     assert pipeline.status(pk) == "pending"
 
@@ -192,7 +193,7 @@ def test_no_text_is_blank_without_vector_and_task_and_comes_back_EMB_5(pipeline:
     pk = pipeline.add("A.")
     pipeline.work()
     with tenant_context(pipeline.tenant_id):
-        assert queue.want(embedding.ENTITY, [Wish(pk, "")]) == 0
+        assert wishes.want(embedding.ENTITY, [Wish(pk, "")]) == 0
     row = pipeline.embedding(pk)
     assert (row["status"], row["vector"], row["vector_hash"], row["embedded_at"]) == (
         "blank",
@@ -203,7 +204,7 @@ def test_no_text_is_blank_without_vector_and_task_and_comes_back_EMB_5(pipeline:
     assert pipeline.tasks() == []
     before = written(pipeline)
     with tenant_context(pipeline.tenant_id):
-        queue.want(embedding.ENTITY, [Wish(pk, "")])
+        wishes.want(embedding.ENTITY, [Wish(pk, "")])
     assert written(pipeline) == before
     pipeline.edit(pk, "B.")
     pipeline.work()
@@ -213,7 +214,7 @@ def test_no_text_is_blank_without_vector_and_task_and_comes_back_EMB_5(pipeline:
 def test_blank_while_a_task_waits_takes_the_task_away_EMB_5(pipeline: Pipeline) -> None:
     pk = pipeline.add("A.")
     with tenant_context(pipeline.tenant_id):
-        queue.want(embedding.ENTITY, [Wish(pk, "")])
+        wishes.want(embedding.ENTITY, [Wish(pk, "")])
     assert (pipeline.status(pk), pipeline.tasks()) == ("blank", [])
 
 
@@ -310,9 +311,9 @@ def test_many_wishes_are_four_statements_and_only_the_changed_ones_write_EMB_2(p
     pks = [pipeline.add(f"Text {number}.") for number in range(40)]
     pipeline.work()
     with tenant_context(pipeline.tenant_id):
-        wishes = [Wish(pk, pipeline.text(pk)) for pk in pks]
+        same = [Wish(pk, pipeline.text(pk)) for pk in pks]
         changed = [
-            Wish(wish.entity_id, "Other.") if number % 4 == 0 else wish for number, wish in enumerate(wishes)
+            Wish(wish.entity_id, "Other.") if number % 4 == 0 else wish for number, wish in enumerate(same)
         ]
         statements: list[str] = []
 
@@ -321,7 +322,7 @@ def test_many_wishes_are_four_statements_and_only_the_changed_ones_write_EMB_2(p
             return execute(sql, *arguments)
 
         with connection.execute_wrapper(count):
-            assert queue.want(embedding.ENTITY, changed, priority=Priority.BACKFILL) == 10
+            assert wishes.want(embedding.ENTITY, changed, priority=Priority.BACKFILL) == 10
     assert len([one for one in statements if "SAVEPOINT" not in one]) == 4
     assert {task["entity_id"] for task in pipeline.tasks()} == set(pks[::4])
     assert {pipeline.status(pk) for pk in pks[1::4]} == {"ready"}
@@ -334,15 +335,15 @@ def test_an_edit_is_worked_on_before_the_backfill_EMB_8(pipeline: Pipeline, use:
     pipeline.edit(pks[3], "Somebody waits for this.")
     with transaction.atomic(), tenant_context(pipeline.tenant_id):
         # A backfill that asks again does not push an edit back.
-        queue.ask_again(embedding.ENTITY, [pks[3]], refresh=True)
+        wishes.ask_again(embedding.ENTITY, [pks[3]], refresh=True)
     pipeline.work()
     assert "Somebody waits" in embedder.calls[0]
 
 
 def test_a_wish_for_nothing_is_nothing(pipeline: Pipeline) -> None:
     with tenant_context(pipeline.tenant_id):
-        assert queue.want(embedding.ENTITY, []) == 0
-        assert queue.ask_again(embedding.ENTITY, [uuid.uuid4()], refresh=True) == 0
+        assert wishes.want(embedding.ENTITY, []) == 0
+        assert wishes.ask_again(embedding.ENTITY, [uuid.uuid4()], refresh=True) == 0
 
 
 class TestNoOneElsesBusiness:

@@ -12,7 +12,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from embeddings import worker
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.conftest import make_api
@@ -30,7 +29,6 @@ QUERIES = json.loads((CASE / "queries.json").read_text(encoding="utf-8"))
 def imported(committed: Tenant, admin_database: psycopg.Connection[Any], settings: Any) -> Pipeline:
     """The case's document in the catalogue; its vectors are for the worker to make."""
     settings.EMBEDDING_PROVIDER = "sentence-transformers"
-    worker.circuits.clear()
     import_document(committed, (CASE / "doc.json").read_bytes(), slug="case-40")
     return Pipeline(committed.pk, admin_database)
 

@@ -13,7 +13,7 @@ from tools import services
 from tools.models import Tool
 from tools.web import errors
 
-PAGES = ["/tools/", "/search/", "/sources/", "/sources/import/", "/tools/new/"]
+PAGES = ["/tools/", "/search/", "/sources/", "/sources/import/", "/tools/new/", "/jobs/", "/jobs/new/"]
 POLICY = "default-src 'none'"
 
 

@@ -12,7 +12,9 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import reverse
 
-from embeddings.models import EmbeddingTask
+from embeddings.models import EmbeddingCircuit, EmbeddingTask
+from portal.jobs import services as jobs
+from portal.jobs.models import JobFailure
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Tenant
@@ -23,7 +25,8 @@ OURS = [
     "tenancy.Tenant", "tenancy.Membership", "tenancy.ApiKey", "tenancy.IdempotencyKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
     "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask",
     "embeddings.EmbeddingModel", "tools.SourceEvent",
-    "tools.ToolEvent", "tools.ManualOverrideEvent",
+    "tools.ToolEvent", "tools.ManualOverrideEvent", "embeddings.EmbeddingCircuit", "embeddings.EmbeddingTally", "jobs.Job", "jobs.JobFailure",
+    "jobs.WorkerHeartbeat",
 ]  # fmt: skip
 READ_ONLY = [
     name
@@ -48,12 +51,18 @@ def a_row_of_everything(imported_tool: Tool, admin_database: psycopg.Connection[
     IdempotencyKey.objects.create(
         api_key=key, key="i", target_digest=b"1", body_digest=b"1", status=201, headers={}, body="{}"
     )
-    # The application may not write what serves.
+    job = jobs.start("backfill_embeddings", {}, by="x")
+    JobFailure.objects.create(job=job, item_id=imported_tool.pk, label="l", error="e")
+    EmbeddingCircuit.objects.create(model="m", purpose="query", errors=1, reason="r")
+    # What serves, that a worker lives, and the sums of the workers are not the application's to write.
     admin_database.execute(
-        "INSERT INTO embeddings_embeddingmodel (slot, model, provider, url, serves) VALUES (0, 'm', 'p', '', true)"
+        "INSERT INTO embeddings_embeddingmodel (slot, model, provider, url, serves) VALUES (0, 'm', 'p', '', true);"
+        "INSERT INTO jobs_workerheartbeat (id, queue, host, pid) VALUES (gen_random_uuid(), 'q', 'h', 1);"
+        "INSERT INTO embeddings_embeddingtally (figure, label, value) VALUES ('f', 'l', 1)"
     )
     yield
-    admin_database.execute("DELETE FROM embeddings_embeddingmodel")
+    for table in ("embeddings_embeddingmodel", "jobs_workerheartbeat", "embeddings_embeddingtally"):
+        admin_database.execute(f"DELETE FROM {table}")
 
 
 def address(label: str, page: str, *arguments: Any) -> str:
@@ -69,7 +78,7 @@ def test_UI_1_every_model_of_ours_has_an_admin() -> None:
     registered = {model._meta.label for model in admin.site._registry}
     ours = {
         model._meta.label
-        for app in ("tenancy", "tools", "embeddings")
+        for app in ("tenancy", "tools", "embeddings", "jobs")
         for model in apps.get_app_config(app).get_models()
     }
     assert ours == set(OURS)

@@ -8,7 +8,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from embeddings.models import EmbeddingModel, EmbeddingTask
+from embeddings.models import EmbeddingCircuit, EmbeddingModel, EmbeddingTally, EmbeddingTask
 from tools import services
 from tools.admin.base import ReadOnlyAdmin
 from tools.models import ToolEmbedding
@@ -44,6 +44,20 @@ class EmbeddingTaskAdmin(ReadOnlyAdmin):
 
 @admin.register(EmbeddingModel)
 class EmbeddingModelAdmin(ReadOnlyAdmin):
-    """To look at; `manage.py embedding_model` switches and drops."""
+    """To look at; the page of the models and `manage.py embedding_model` switch and drop."""
 
     list_display = ("model", "slot", "serves", "provider", "created_at")
+
+
+@admin.register(EmbeddingCircuit)
+class EmbeddingCircuitAdmin(ReadOnlyAdmin):
+    """To look at; the workers and searches open and close them."""
+
+    list_display = ("model", "purpose", "errors", "since", "next_try", "reason")
+
+
+@admin.register(EmbeddingTally)
+class EmbeddingTallyAdmin(ReadOnlyAdmin):
+    """To look at; `/metrics` shows the same."""
+
+    list_display = ("figure", "label", "value")

@@ -27,25 +27,25 @@ COUNT: Json = {"type": "integer", "minimum": 0}
 TEXTS: Json = {"type": "array", "items": TEXT}
 
 
-def _object(**properties: Json) -> Json:
+def described(**properties: Json) -> Json:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _or_null(schema: Json) -> Json:
+def or_null(schema: Json) -> Json:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _header(name: str, description: str, *statuses: int) -> OpenApiParameter:
+def header(name: str, description: str, *statuses: int) -> OpenApiParameter:
     return OpenApiParameter(
         name, str, OpenApiParameter.HEADER, description=description, response=list(statuses)
     )
 
 
-def _query(name: str, schema: Json, description: str = "", **more: Any) -> OpenApiParameter:
+def query(name: str, schema: Json, description: str = "", **more: Any) -> OpenApiParameter:
     return OpenApiParameter(name, schema, OpenApiParameter.QUERY, description=description, **more)
 
 
-NAMESPACE = _query("namespace", TEXT, "Of a tool that is named by its tool_id; `public` without it.")
+NAMESPACE = query("namespace", TEXT, "Of a tool that is named by its tool_id; `public` without it.")
 IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match", str, OpenApiParameter.HEADER, description="An ETag that you have: 304 if it still holds."
 )
@@ -53,21 +53,42 @@ UNCHANGED = OpenApiResponse(description="What you have still holds.")
 
 
 def _etag(*statuses: int) -> OpenApiParameter:
-    return _header("ETag", "The version of this answer.", *statuses)
+    return header("ETag", "The version of this answer.", *statuses)
+
+
+def page(of: Json) -> Json:
+    """What a list answers (pages.py)."""
+    found = described(
+        results={"type": "array", "items": of},
+        next=or_null({"type": "string", "format": "uri"}),
+        previous=or_null({"type": "string", "format": "uri"}),
+        next_cursor=or_null(TEXT),
+    )
+    found["properties"]["total"] = {**COUNT, "description": "Only with `count=true`."}
+    return found
+
+
+def page_parameters() -> list[OpenApiParameter]:
+    return [
+        query("limit", {"type": "integer", "minimum": 1, "maximum": ToolPages.max_page_size, "default": ToolPages.page_size}),
+        query("cursor", TEXT, "`next_cursor` of the page before."),
+        query("count", BOOLEAN, "Adds `total`."),
+        header("Link", 'The neighbouring pages: rel="next", rel="prev".', 200),
+    ]  # fmt: skip
 
 
 # --- Search -----------------------------------------------------------------------------------------------------------
-_FOUND_TOOL = _object(
+_FOUND_TOOL = described(
     id={"type": "string", "format": "uuid"}, tool_id=TEXT, namespace=TEXT, name=TEXT, description=TEXT, server=TEXT,
-    source=_or_null(TEXT), category=TEXT, tags=TEXTS, tool_type=TEXT, source_protocol=TEXT, routing_domain=TEXT,
-    sensitivity={"type": "string", "enum": Sensitivity.values}, average_latency_ms=_or_null({"type": "number"}),
-    success_rate=_or_null({"type": "number"}), embedding_status=_or_null(TEXT),
+    source=or_null(TEXT), category=TEXT, tags=TEXTS, tool_type=TEXT, source_protocol=TEXT, routing_domain=TEXT,
+    sensitivity={"type": "string", "enum": Sensitivity.values}, average_latency_ms=or_null({"type": "number"}),
+    success_rate=or_null({"type": "number"}), embedding_status=or_null(TEXT),
 )  # fmt: skip
-_ANSWER = _object(
+_ANSWER = described(
     query=TEXT,
     results={
         "type": "array",
-        "items": _object(
+        "items": described(
             rank={"type": "integer", "minimum": 1},
             score={"type": "number"},
             match_type={"type": "string", "enum": ["semantic", "keyword", "both"]},
@@ -75,19 +96,19 @@ _ANSWER = _object(
             tool=_FOUND_TOOL,
         ),
     },
-    metadata=_object(
+    metadata=described(
         result_count=COUNT, mode=TEXT, degraded=TEXTS, reranked=BOOLEAN, used_llm_rerank=BOOLEAN,
         filters_applied={"type": "object"}, took_ms={"type": "number"}, search_id=TEXT,
     ),
 )  # fmt: skip
-_TIMING = _header("Server-Timing", "Milliseconds of each stage.", 200)
+_TIMING = header("Server-Timing", "Milliseconds of each stage.", 200)
 search_by_get = extend_schema(
     operation_id="search_by_get",
     summary="Which tools serve this need? (for curl and caches)",
     parameters=[
-        _query("query", {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_LENGTH}, required=True),
-        _query("top_k", {"type": "integer", "minimum": 1, "maximum": MAX_TOP_K, "default": DEFAULT_TOP_K}),
-        *(_query(name, TEXTS, "Several, or one with commas.") for name in FILTER_NAMES),
+        query("query", {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_LENGTH}, required=True),
+        query("top_k", {"type": "integer", "minimum": 1, "maximum": MAX_TOP_K, "default": DEFAULT_TOP_K}),
+        *(query(name, TEXTS, "Several, or one with commas.") for name in FILTER_NAMES),
         IF_NONE_MATCH,
         _TIMING,
         _etag(200, 304),
@@ -111,13 +132,6 @@ search_by_post = extend_schema(
 
 # --- Tools ------------------------------------------------------------------------------------------------------------
 _TOOL: Json = {"$ref": "#/components/schemas/Tool"}
-_PAGE = _object(
-    results={"type": "array", "items": _TOOL},
-    next=_or_null({"type": "string", "format": "uri"}),
-    previous=_or_null({"type": "string", "format": "uri"}),
-    next_cursor=_or_null(TEXT),
-)
-_PAGE["properties"]["total"] = {**COUNT, "description": "Only with `count=true`."}
 
 
 def _filters() -> list[OpenApiParameter]:
@@ -128,27 +142,21 @@ def _filters() -> list[OpenApiParameter]:
             schema["enum"] = [value for value, _ in choices]
         elif name == "has_override":
             schema = BOOLEAN
-        described.append(_query(name, schema, str(one.label)))
+        described.append(query(name, schema, str(one.label)))
     return described
 
 
 list_tools = extend_schema(
     operation_id="list_tools",
     summary="The catalogue, page by page",
-    parameters=[
-        *_filters(),
-        _query("limit", {"type": "integer", "minimum": 1, "maximum": ToolPages.max_page_size, "default": ToolPages.page_size}),
-        _query("cursor", TEXT, "`next_cursor` of the page before."),
-        _query("count", BOOLEAN, "Adds `total`."),
-        _header("Link", 'The neighbouring pages: rel="next", rel="prev".', 200),
-    ],
-    responses={200: _PAGE},
-)  # fmt: skip
+    parameters=[*_filters(), *page_parameters()],
+    responses={200: page(_TOOL)},
+)
 create_tool = extend_schema(
     operation_id="create_tool",
     summary="A tool written by hand",
     request=NewToolSerializer,
-    parameters=[_header("Location", "The new tool's address.", 201), _etag(201)],
+    parameters=[header("Location", "The new tool's address.", 201), _etag(201)],
     responses={201: ToolSerializer},
     examples=[
         OpenApiExample(
@@ -181,9 +189,9 @@ delete_tool = extend_schema(
 )
 
 # --- Embeddings, sources, keys ----------------------------------------------------------------------------------------
-_EMBEDDING = _object(
+_EMBEDDING = described(
     status={"type": "string", "enum": EmbeddingStatus.values}, model=TEXT, dimension=COUNT, source_hash=TEXT, current=BOOLEAN,
-    truncated=BOOLEAN, embedded_at=_or_null({"type": "string", "format": "date-time"}), error=_or_null(TEXT),
+    truncated=BOOLEAN, embedded_at=or_null({"type": "string", "format": "date-time"}), error=or_null(TEXT),
 )  # fmt: skip
 get_embedding = extend_schema(
     operation_id="get_embedding",
@@ -202,10 +210,10 @@ list_sources = extend_schema(
     operation_id="list_sources",
     summary="The sources of the catalogue",
     responses={
-        200: _object(
+        200: described(
             results={
                 "type": "array",
-                "items": _object(
+                "items": described(
                     id={"type": "string", "format": "uuid"}, slug=TEXT, title=TEXT, kind={"type": "string", "enum": SourceKind.values},
                     url=TEXT, sync_wins=BOOLEAN,
                 ),
@@ -225,11 +233,11 @@ get_me = extend_schema(
     operation_id="get_me",
     summary="Which key is this, and what may it do",
     responses={
-        200: _object(
+        200: described(
             name=TEXT,
             scopes={"type": "array", "items": {"type": "string", "enum": Scope.values}},
             max_sensitivity={"type": "string", "enum": Sensitivity.values},
-            limits=_object(requests_per_minute=_or_null({"type": "integer", "minimum": 1})),
+            limits=described(requests_per_minute=or_null({"type": "integer", "minimum": 1})),
         )
     },
 )

@@ -51,12 +51,16 @@ class ToolPages(CursorPagination):
         self._total = queryset.count() if counted == "true" else None
         return rows
 
+    def could_be_ours(self, position: Any) -> bool:
+        """Whether the first field of the ordering can be compared with this."""
+        return unstorable(position) is None
+
     def decode_cursor(self, request: Request) -> Any:
         try:
             cursor = super().decode_cursor(request)
         except NotFound:
             cursor = None
-        if "cursor" in request.query_params and (cursor is None or unstorable(cursor.position)):
+        if "cursor" in request.query_params and (cursor is None or not self.could_be_ours(cursor.position)):
             raise Problem(400, "This cursor is none of ours. Start again without it.", code="invalid_cursor")
         return cursor
 

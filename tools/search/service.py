@@ -17,8 +17,8 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from embeddings import slots
-from embeddings.providers import ProviderError
+from embeddings import circuits, slots
+from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
 from embeddings.providers.validation import checked
 from embeddings.slots import Slot
 from portal.tenancy.context import current_tenant, tenant_context
@@ -27,6 +27,8 @@ from tools.search import ranking
 from tools.search.query import Candidate, SearchAnswer, SearchFilters, SearchQuery
 
 log = logging.getLogger(__name__)
+
+SLOW_SECONDS = 0.4
 
 # What a filter is called in the question, and the parameter of tools_search_candidates that it fills.
 _SQL_FILTERS = {
@@ -108,15 +110,35 @@ def _query_vector(slot: Slot, text: str) -> tuple[str | None, tuple[str, ...]]:
 
 @lru_cache(maxsize=settings.SEARCH_QUERY_CACHE)
 def _embedded(slot: Slot, text: str) -> str:
+    """Asks the provider unless its circuit is open. One slow failure opens it, as the searcher waits for each (R11)."""
     provider = slot.embedder()
     assert provider is not None  # noqa: S101 - the caller has looked at the setting
+    waits = circuits.counted("query")
+    wait = waits.get(slot.model)
+    if wait is not None and (wait > 0 or not circuits.take_try(slot.model, "query")):
+        raise ProviderError("the provider of query vectors is in trouble, and not asked for a while")
+    started = time.monotonic()
+    try:
+        vector = _asked(provider, text)
+    except ProviderError as error:
+        if not error.permanent:
+            slow = time.monotonic() - started >= SLOW_SECONDS
+            circuits.failed(slot.model, "query", error, at_once=slow)
+        raise
+    if slot.model in waits:
+        circuits.succeeded(slot.model, "query")
+    return _VECTOR_TEXT % tuple(vector.tolist())
+
+
+def _asked(provider: EmbeddingProvider, text: str) -> Vectors:
     try:
         vectors = provider.embed([text], "query")
     except ProviderError:
         raise
     except Exception as error:
         raise ProviderError(f"unexpected error of the provider: {type(error).__name__}: {error}") from error
-    return _VECTOR_TEXT % tuple(checked(vectors, 1, settings.EMBEDDING_DIMENSION)[0].tolist())
+    vector: Vectors = checked(vectors, 1, settings.EMBEDDING_DIMENSION)[0]
+    return vector
 
 
 def _candidates(slot: Slot, vector: str | None, query: SearchQuery) -> list[Candidate]:

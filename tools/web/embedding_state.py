@@ -10,7 +10,8 @@ from django.conf import settings
 from django.db.models import Prefetch
 from django.utils import timezone
 
-from embeddings import slots
+from embeddings import circuits, slots
+from embeddings.circuits import Trouble
 from embeddings.models import EmbeddingTask, TaskStatus
 from tools import embedding
 from tools.models import Tool, ToolEmbedding
@@ -122,6 +123,12 @@ def card_of(tool: Tool) -> Card:
         entity_type=embedding.ENTITY.type, entity_id=tool.pk, model=slots.serving().model
     ).first()
     return Card(tool, badge, row, task, _phase(badge, task), settings.EMBEDDING_MAX_ATTEMPTS)
+
+
+def troubles_of_texts() -> list[Trouble]:
+    """Why no vectors of tools can be made at the moment; empty while the providers are well."""
+    kept = {slot.model for slot in slots.kept()}
+    return [one for one in circuits.troubles() if one.purpose == "passage" and one.model in kept]
 
 
 def _phase(badge: Badge, task: EmbeddingTask | None) -> str:

@@ -7,22 +7,33 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from portal.jobs import services as jobs
+from portal.jobs.errors import AlreadyRunning, InvalidArguments
 from portal.tenancy.models import Role
 from tools import services
 from tools.errors import CatalogueError
+from tools.jobs import MAX_IDS, REFRESH
 from tools.models import Tool
-from tools.web.access import PageRequest, member_page, next_url
-from tools.web.embedding_state import badge_of, card_of, with_embeddings
+from tools.web.access import PageRequest, actor, member_page, next_url
+from tools.web.embedding_state import badge_of, card_of, troubles_of_texts, with_embeddings
 from tools.web.polling import poll_count, poll_seconds
+from tools.web.tool_list import PAGE_SIZES, ToolPageFilter, list_url, without_blanks
 
 _MOST_BADGES = 100
 
 
 def embedding_context(tool: Tool, count: int = 0) -> dict[str, object]:
     """What templates/tools/embedding.html wants."""
-    return {"tool": tool, "card": card_of(tool), "poll_seconds": poll_seconds(count), "next_count": count + 1}
+    card = card_of(tool)
+    return {
+        "tool": tool,
+        "card": card,
+        "troubles": troubles_of_texts() if card.is_waiting else [],
+        "poll_seconds": poll_seconds(count),
+        "next_count": count + 1,
+    }
 
 
 @require_GET
@@ -67,6 +78,8 @@ def refresh_selected(request: PageRequest) -> HttpResponse:
     if not wanted:
         messages.warning(request, "Tick the tools first whose embeddings are to be refreshed.")
         return back
+    if len(wanted) > PAGE_SIZES[-1]:
+        return _as_job(request, wanted)
     queued = services.refresh_embeddings(pks=wanted)
     skipped = len(wanted) - queued
     messages.success(
@@ -75,6 +88,43 @@ def refresh_selected(request: PageRequest) -> HttpResponse:
         + (f" {skipped} skipped: inactive, without text, or embedding is disabled." if skipped else ""),
     )
     return back
+
+
+@require_http_methods(["GET", "POST"])
+@member_page(Role.OPERATOR)
+def refresh_matching(request: PageRequest) -> HttpResponse:
+    """Refresh Embedding for all tools that the list's filters leave, as a job, after a question that counts them."""
+    query = without_blanks(request.GET)
+    found = ToolPageFilter(query, queryset=Tool.objects.all()).qs.order_by()
+    if request.method == "POST":
+        return _as_job(request, list(found.values_list("pk", flat=True)[: MAX_IDS + 1]))
+    count, inactive = found.count(), found.filter(active=False).count()
+    effect = f"A job asks for a new vector of each. Those of now serve meanwhile.{f' {inactive:,} are inactive and will be skipped.' if inactive else ''}"
+    if count > MAX_IDS:
+        effect = f"One job takes at most {MAX_IDS:,} chosen tools. Narrow the list, or start a backfill, which has no such bound."
+    question = {
+        "title": f"Refresh the embeddings of {count:,} tools?",
+        "effect": effect,
+        "action": request.get_full_path(),
+        "button": f"Refresh {count:,} tools",
+        "cancel": list_url(query),
+    }
+    return render(request, "confirm.html#question" if request.htmx else "confirm.html", question)
+
+
+def _as_job(request: PageRequest, pks: list[UUID]) -> HttpResponse:
+    """A selection too large for one request."""
+    try:
+        job = jobs.start(REFRESH, {"ids": [str(pk) for pk in pks]}, by=actor(request))
+    except AlreadyRunning as error:
+        messages.warning(request, "The same tools are being refreshed already.")
+        job = error.job
+    except InvalidArguments as error:
+        messages.error(
+            request, " ".join(sentence for sentences in error.errors.values() for sentence in sentences)
+        )
+        return redirect(next_url(request, "/tools/"))
+    return redirect("job", pk=job.pk)
 
 
 @require_GET

@@ -9,6 +9,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 
+from portal.jobs.errors import InvalidArguments
 from portal.tenancy.models import Sensitivity
 from tools.errors import Invalid
 from tools.models import DOCUMENT_KINDS, Lifecycle, Tool, ToolType, Visibility
@@ -73,7 +74,7 @@ class PortalForm(forms.Form):
                 style = "form-control"
             widget.attrs["class"] = f"{widget.attrs.get('class', '')} {style}".strip()
 
-    def add_refusals(self, error: Invalid) -> None:
+    def add_refusals(self, error: Invalid | InvalidArguments) -> None:
         """The services' sentences, each beside its field where the form has it."""
         for name, sentences in error.errors.items():
             for sentence in sentences:

@@ -66,7 +66,7 @@ class ActiveFilter:
 @member_page()
 def tool_list(request: PageRequest) -> HttpResponse:
     """The page, or `#results` for htmx."""
-    given = _without_blanks(request.GET)
+    given = without_blanks(request.GET)
     filtered = ToolPageFilter(given, queryset=Tool.objects.all())
     page = _page(filtered.qs, given)
     rows = [(tool, badge_of(tool)) for tool in page]
@@ -83,7 +83,8 @@ def tool_list(request: PageRequest) -> HttpResponse:
         "waiting": [tool.pk for tool, badge in rows if badge.is_waiting],
         "poll_seconds": poll_seconds(0),
         "next_count": 1,
-        "here": _url(given),
+        "here": list_url(given),
+        "refresh_matching": f"/tools/refresh-matching/{list_url(given).removeprefix('/tools/')}",
     }
     if not request.htmx:
         context |= {
@@ -93,10 +94,10 @@ def tool_list(request: PageRequest) -> HttpResponse:
         return render(request, "tools/list.html", context)
     answer = render(request, "tools/list.html#results", context)
     # Typing replaces the address; everything else is a step that Back takes back.
-    return (replace_url if request.htmx.trigger == "q" else push_url)(answer, _url(given))
+    return (replace_url if request.htmx.trigger == "q" else push_url)(answer, list_url(given))
 
 
-def _without_blanks(query: QueryDict) -> QueryDict:
+def without_blanks(query: QueryDict) -> QueryDict:
     kept = QueryDict(mutable=True)
     for name, values in query.lists():
         if any(values):
@@ -104,7 +105,7 @@ def _without_blanks(query: QueryDict) -> QueryDict:
     return kept
 
 
-def _url(query: QueryDict, **changes: str | None) -> str:
+def list_url(query: QueryDict, **changes: str | None) -> str:
     """The list's address for the query with some values changed; None removes one. Paging starts anew then."""
     changed = query.copy()
     if changes:
@@ -147,7 +148,7 @@ def _chips(given: QueryDict) -> list[Chip]:
             badge=badge,
             count=counts.get(status, 0),
             chosen=status == chosen,
-            url=_url(given, embedding_status=None if status == chosen else status),
+            url=list_url(given, embedding_status=None if status == chosen else status),
         )
         for status, badge in BADGES.items()
         if status in EmbeddingStatus.values
@@ -171,7 +172,7 @@ def _active_filters(filtered: ToolPageFilter, given: QueryDict) -> list[ActiveFi
             continue
         choices = dict(filter_.extra.get("choices", ()))
         words = {"true": "yes", "false": "no"}.get(value, str(choices.get(value, value)))
-        shown.append(ActiveFilter(str(filter_.label), words, _url(given, **{name: None})))
+        shown.append(ActiveFilter(str(filter_.label), words, list_url(given, **{name: None})))
     return shown
 
 

@@ -22,7 +22,8 @@ class Command(PortalCommand):
             if options["action"] == "switch":
                 said = f"{slots.switch().model} serves now. Run the same command again to go back."
             elif options["action"] == "drop":
-                said = f"The vectors of {slots.drop().model} are deleted."
+                said = f"{slots.drop().model} is given up, and its vectors are deleted."
+                slots.clear_dropped()
             else:
                 said = ""
         except slots.SlotError as error:

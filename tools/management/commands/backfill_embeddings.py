@@ -1,69 +1,142 @@
-"""Queues every embedding that is missing, stale, failed, disabled by mistake or of another model. Run again, it goes on
-where it stopped; workers do the embedding."""
+"""Queues every embedding that is missing, stale, failed, disabled by mistake or of another model, as a job that the pages
+show. Without --wait it leaves the job to a worker once all is queued; workers do the embedding in either case."""
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import Any
 from uuid import UUID
 
 from django.core.management.base import CommandParser
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from embeddings import backfill
-from portal.tenancy.commands import SOME_FAILED, TenantCommand
+from embeddings.backfill_job import BATCH_SIZE, EMBEDDING
+from portal.jobs import alive, services
+from portal.jobs.command import INTERRUPTED, JobCommand
+from portal.jobs.context import Context
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
+from portal.jobs.models import Job, JobState
+from portal.tenancy.commands import REFUSED, USAGE
 from portal.tenancy.context import tenant_context
 from tools import embedding
+from tools.jobs import BACKFILL
 from tools.models import Tool
 
+WHO = "manage.py"
 
-class Command(TenantCommand):
+
+class Command(JobCommand):
     help = __doc__
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--wait", action="store_true", help="wait until workers have embedded everything")
+        parser.add_argument("--wait", action="store_true", help="stay until workers have embedded everything")
         parser.add_argument("--no-progress", action="store_true")
+        parser.add_argument(
+            "--status", default="all", help="blank, failed, outdated, disabled, with commas; or all"
+        )
+        parser.add_argument("--source", default="", metavar="SLUG", help="tools of this source only")
+        parser.add_argument("--limit", type=int, help="queue at most so many tools")
+        parser.add_argument("--batch-size", type=int, default=BATCH_SIZE, help="default: %(default)s")
+        parser.add_argument("--rate", type=float, help="tools a second at most")
+        parser.add_argument("--dry-run", action="store_true", help="count, and start nothing")
+        parser.add_argument("--detach", action="store_true", help="let a worker run the job")
+        parser.add_argument("--resume", default="", metavar="JOB", help="go on with a job that was stopped")
 
     def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> int | None:
+        args = self._args(options)
+        if options["dry_run"]:
+            self._count(tenant_id, args, options)
+            return None
+        try:
+            with tenant_context(tenant_id):
+                job = self._job(tenant_id, args, options)
+                # In the transaction that made it, or else a worker may be faster.
+                claimed = None if options["detach"] else Job.objects.claim(kinds=[job.kind], pk=job.pk)
+        except InvalidArguments as error:
+            self.stop(USAGE, str(error))
+        except AlreadyRunning as error:
+            self.stop(REFUSED, f"{error} Watch it with: manage.py jobs watch {error.job.pk}")
+        except JobError as error:
+            self.stop(REFUSED, str(error))
+        if options["detach"]:
+            self.show(
+                options,
+                {"job": str(job.pk), "state": job.shown_state},
+                f"Job {job.pk} is queued. Watch it with: manage.py jobs watch {job.pk}",
+            )
+            self.say_who_works()
+            return None
+        if claimed is None:
+            self.say("A worker runs this job; looking on.")
+            return self._end(self.watch(job, quiet=options["no_progress"]), options)
+        if options["wait"]:
+            self.say_who_works(alive.EMBEDDINGS)
+        interrupted = self.run_here(
+            claimed,
+            quiet=options["no_progress"],
+            is_enough=lambda context: not options["wait"] and _is_queued(context),
+        )
         with tenant_context(tenant_id):
-            total = Tool.objects.filter(active=True).count()
-        quiet = options["no_progress"] or not sys.stderr.isatty()
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            disable=quiet,
-        ) as bar:
-            scan = bar.add_task("Scanning", total=total)
-            progress = backfill.backfill(
-                embedding.ENTITY, tenant_id, active_ids=_active_ids, total=total,
-                on_progress=lambda now: bar.update(scan, completed=now.seen),
-            )  # fmt: skip
-            if options["wait"]:
-                embed = bar.add_task("Embedding", total=progress.queued)
-                while (waiting := self._counts(tenant_id).pending) > 0:
-                    bar.update(embed, completed=max(0, progress.queued - waiting))
-                    time.sleep(0.5)
-                bar.update(embed, completed=progress.queued)
-        counts = self._counts(tenant_id)
+            job = services.find(job.pk)
+        if interrupted and job.shown_state == JobState.CANCELLED:
+            self.say(f"Stopped. Go on with: manage.py backfill_embeddings --resume {job.pk}")
+            return INTERRUPTED
+        return self._end(job, options)
+
+    def _args(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "statuses": [word.strip() for word in options["status"].split(",") if word.strip()],
+            "source": options["source"],
+            "limit": options["limit"],
+            "rate": options["rate"],
+            "batch_size": options["batch_size"],
+            # Whoever does not wait wants all of it queued.
+            **({} if options["wait"] or options["detach"] else {"ahead": 0}),
+        }
+
+    def _job(self, tenant_id: UUID, args: dict[str, Any], options: dict[str, Any]) -> Job:
+        if options["resume"]:
+            job = self.find(tenant_id, options["resume"])
+            return job if job.shown_state == JobState.QUEUED else services.resume(job.pk)
+        try:
+            return services.start(BACKFILL, args, by=WHO)
+        except AlreadyRunning as error:
+            # One that was left half way, and that nobody has taken up yet, is gone on with.
+            if error.job.shown_state != JobState.QUEUED:
+                raise
+            return error.job
+
+    def _count(self, tenant_id: UUID, args: dict[str, Any], options: dict[str, Any]) -> None:
+        try:
+            with tenant_context(tenant_id):
+                found = services.estimate(BACKFILL, args)
+        except InvalidArguments as error:
+            self.stop(USAGE, str(error))
+        self.show(
+            options,
+            {"total": found.total, "to_do": found.to_do, "rate": found.rate, "eta_seconds": found.seconds},
+            f"{found.to_do:,} of {found.total:,} tools are known to need an embedding: about {found.seconds:,} s at "
+            f"{found.rate:.0f} a second{'' if found.measured else ' (not measured yet)'}. Nothing was started.",
+        )
+
+    def _end(self, job: Job, options: dict[str, Any]) -> int:
+        with job.in_tenant():
+            job = services.find(job.pk)
+            counts = backfill.counts(embedding.ENTITY, entity_table=Tool._meta.db_table)
+        if job.shown_state == JobState.QUEUED:
+            self.say(
+                f"Job {job.pk} follows it from here, in a worker. Watch it with: manage.py jobs watch {job.pk}"
+            )
+        queued = job.cursor.get("queued", 0)
         text = ", ".join(f"{name} {number:,}" for name, number in counts.as_dict().items())
         self.show(
             options,
-            {"queued": progress.queued, **counts.as_dict()},
-            f"Queued {progress.queued:,}. Now: {text}.",
+            {"queued": queued, **counts.as_dict(), "job": str(job.pk), "state": job.shown_state},
+            f"Queued {queued:,}. Now: {text}.",
         )
-        return SOME_FAILED if counts.failed else None
-
-    def _counts(self, tenant_id: UUID) -> backfill.Counts:
-        with tenant_context(tenant_id):
-            return backfill.counts(embedding.ENTITY, entity_table=Tool._meta.db_table)
+        self.say_failures(job)
+        return self.exit_code(job)
 
 
-def _active_ids(after: UUID | None, limit: int) -> list[UUID]:
-    tools = Tool.objects.filter(active=True).order_by("pk")
-    if after is not None:
-        tools = tools.filter(pk__gt=after)
-    return list(tools.values_list("pk", flat=True)[:limit])
+def _is_queued(context: Context) -> bool:
+    return context.stage == EMBEDDING

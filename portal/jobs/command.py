@@ -1,0 +1,127 @@
+"""What commands about jobs share: running one here, under Ctrl-C, and watching one that runs elsewhere."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from portal.jobs import alive, runner, services
+from portal.jobs.context import Context
+from portal.jobs.errors import WrongState
+from portal.jobs.models import Job, JobState
+from portal.jobs.terminal import Bar
+from portal.tenancy.commands import DONE, REFUSED, SOME_FAILED, USAGE, TenantCommand
+from portal.tenancy.context import tenant_context
+
+INTERRUPTED = 130
+WATCH_SECONDS = 0.5
+
+
+class JobCommand(TenantCommand):
+    """A command that acts on jobs of a tenant."""
+
+    def find(self, tenant_id: UUID, ref: str) -> Job:
+        try:
+            with tenant_context(tenant_id):
+                return services.find(UUID(ref))
+        except (ValueError, Job.DoesNotExist):
+            self.stop(USAGE, f"There is no job {ref!r} here. See: manage.py jobs list")
+
+    def run_here(
+        self, claimed: Job, *, quiet: bool, is_enough: Callable[[Context], bool] = lambda _: False
+    ) -> bool:
+        """Runs a claimed job in this process until it is over, or `is_enough` says that a worker may have it from here.
+        Ctrl-C cancels it after its batch; returns whether it came to that. SIGTERM leaves it to a worker."""
+        stop = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+
+        with Bar(claimed.title, quiet=quiet) as bar, _cancelled_by_ctrl_c(claimed) as interrupted:
+
+            def on_progress(context: Context) -> None:
+                bar.show(context.stage, context.progress)
+                if is_enough(context):
+                    stop.set()
+
+            runner.run(claimed, stop, on_progress)
+        return interrupted.is_set()
+
+    def watch(self, job: Job, *, quiet: bool) -> Job:
+        """Looks on until the job is over, lost, or this command is interrupted; the job does not mind."""
+        with Bar(job.title, quiet=quiet) as bar:
+            while True:
+                with job.in_tenant():
+                    job = services.find(job.pk)
+                bar.show(job.stage, job.progress)
+                if not job.is_active:
+                    return job
+                connection.close()
+                time.sleep(WATCH_SECONDS)
+
+    def say(self, sentence: str) -> None:
+        self.stderr.write(sentence)
+
+    def say_who_works(self, queue: str = alive.JOBS) -> None:
+        """Names the command to start, where nobody works on the queue."""
+        if not alive.queues().get(queue):
+            self.say(f"No worker is consuming queue {queue}. Start one with: {alive.COMMANDS[queue]}")
+
+    def say_failures(self, job: Job) -> None:
+        with job.in_tenant():
+            groups = services.failures_by_error(job.pk)
+        for group in groups[:5]:
+            self.say(f"{group.count:,} failed: {group.error} ({', '.join(group.labels)})")
+        if groups:
+            self.say(f"Retry them with: manage.py jobs retry {job.pk}")
+
+    def exit_code(self, job: Job) -> int:
+        if job.shown_state in {JobState.FAILED, JobState.LOST}:
+            self.say(
+                job.error or f"The job is {job.shown_state}. Resume it with: manage.py jobs resume {job.pk}"
+            )
+            return SOME_FAILED
+        return SOME_FAILED if job.failed else DONE
+
+    def refused(self, error: Exception) -> None:
+        self.stop(REFUSED, str(error))
+
+
+@contextmanager
+def _cancelled_by_ctrl_c(job: Job) -> Iterator[threading.Event]:
+    """The first Ctrl-C cancels the job, from a thread, as this one may be in the middle of a statement; the second ends the
+    process, and the job is lost."""
+    interrupted, over = threading.Event(), threading.Event()
+
+    def cancel() -> None:
+        over.wait()
+        if interrupted.is_set():
+            print("Finishing the batch. Ctrl-C again ends it at once.", file=sys.stderr, flush=True)  # noqa: T201
+            try:
+                with job.in_tenant():
+                    services.cancel(job.pk)
+            except WrongState:
+                pass  # it was over first
+            finally:
+                connection.close()
+
+    def on_signal(*_: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupted.set()
+        over.set()
+
+    usual = signal.signal(signal.SIGINT, on_signal)
+    thread = threading.Thread(target=cancel, name="ctrl-c", daemon=True)
+    thread.start()
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        over.set()
+        thread.join()

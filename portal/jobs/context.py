@@ -1,0 +1,152 @@
+"""What a kind's `run` is given: the job, its cursor, and the one way to write down what a batch has done."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from uuid import UUID
+
+from django.db import connection
+from django.db.models.functions import Now
+
+from portal.jobs.errors import LostClaim
+from portal.jobs.models import ERROR_LENGTH, LABEL_LENGTH, LOG_LINES, Job, JobFailure, JobState, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An item that failed, by the name that an operator knows it by."""
+
+    item_id: UUID
+    label: str
+    error: str
+
+
+class Context:
+    """A claimed job while it runs. `done`, `failed`, `skipped`, `stage` and `cursor` are as the last batch left them."""
+
+    def __init__(
+        self, job: Job, stop: threading.Event, on_progress: Callable[[Context], None] = lambda _: None
+    ) -> None:
+        self.job, self._stop, self._on_progress = job, stop, on_progress
+        self._begun = time.monotonic()
+        self.done, self.failed, self.skipped = job.done, job.failed, job.skipped
+        self.total, self.stage = job.total, job.stage
+        self.cursor: dict[str, Any] = dict(job.cursor)
+        self._log: list[dict[str, str]] = list(job.log)
+
+    @property
+    def progress(self) -> Progress:
+        """As the job's own, from what this process knows."""
+        now = Job(
+            total=self.total, done=self.done, failed=self.failed, skipped=self.skipped, claimed_at=self.job.claimed_at,
+            done_before=self.job.done_before, processed_before=self.job.processed_before,
+        )  # fmt: skip
+        # The database's time of the claim, and how long ago that was by a clock that nobody sets.
+        now.read_at = cast(datetime, self.job.claimed_at) + timedelta(seconds=time.monotonic() - self._begun)
+        now.shown_state = JobState.RUNNING
+        return now.progress
+
+    @property
+    def args(self) -> dict[str, Any]:
+        args: dict[str, Any] = self.job.args
+        return args
+
+    def batch(
+        self,
+        *,
+        done: int | None = None,
+        skipped: int | None = None,
+        total: int | None = None,
+        stage: str | None = None,
+        cursor: dict[str, Any] | None = None,
+        failures: Sequence[Failure] = (),
+        retried: Collection[UUID] = (),
+        failed_again: Collection[UUID] = (),
+        log: str = "",
+        alone: bool = True,
+    ) -> None:
+        """Writes down what a batch has done, as new values, in the caller's transaction: its effect and this stand or fall
+        together. Raises LostClaim, which must undo that transaction, if the job is no longer ours.
+
+        `failures` are counted until `retried` takes them up again, which `failed_again` undoes. `alone=False` lets
+        another job have the same scope from now on.
+        """
+        with self.job.in_tenant():
+            given = {"done": done, "skipped": skipped, "total": total, "stage": stage, "cursor": cursor}
+            changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+            if failures or retried or failed_again:
+                changes["failed"] = self._keep(failures, retried, failed_again)
+            logged = (
+                [*self._log, {"at": _now(), "text": log[:ERROR_LENGTH]}][-LOG_LINES:] if log else self._log
+            )
+            if not alone:
+                changes["scope"] = None
+            # The fence comes last, and undoes all of it.
+            if not Job.objects.note(self.job, {**changes, **({"log": logged} if log else {})}):
+                raise LostClaim
+        changes.pop("scope", None)
+        for name, value in changes.items():
+            setattr(self, name, value)
+        self._log = logged
+        self._on_progress(self)
+
+    def _keep(
+        self, failures: Sequence[Failure], retried: Collection[UUID], failed_again: Collection[UUID]
+    ) -> int:
+        own = JobFailure.objects.filter(job_id=self.job.pk)
+        if retried:
+            own.filter(item_id__in=retried, retried_at=None).update(retried_at=Now())
+        if failed_again:
+            own.filter(item_id__in=failed_again).update(retried_at=None)
+        JobFailure.objects.bulk_create(
+            [
+                JobFailure(
+                    job_id=self.job.pk,
+                    item_id=one.item_id,
+                    label=one.label[:LABEL_LENGTH],
+                    error=one.error[:ERROR_LENGTH],
+                    failed_at=Now(),
+                )
+                for one in failures
+            ],
+            update_conflicts=True,
+            unique_fields=["tenant", "job", "item_id"],
+            update_fields=["label", "error", "failed_at", "retried_at"],
+        )
+        count: int = own.filter(retried_at=None).count()
+        return count
+
+    def failures(self, after: UUID | None, limit: int) -> list[UUID]:
+        """Items whose failure was not taken up again, in the order of their ids; needs the tenant's context."""
+        found = JobFailure.objects.filter(job_id=self.job.pk, retried_at=None).order_by("item_id")
+        if after is not None:
+            found = found.filter(item_id__gt=after)
+        return list(found.values_list("item_id", flat=True)[:limit])
+
+    def stopping(self) -> str:
+        """Why to stop after this batch: "cancel" was asked for, this process should "stop", or "" to go on."""
+        with self.job.in_tenant():
+            ours = Job.objects.filter(pk=self.job.pk, claim_id=self.job.claim_id)
+            state = ours.values_list("state", flat=True).first()
+        if state is None:
+            raise LostClaim
+        if state == JobState.CANCELLING:
+            return "cancel"
+        return "stop" if self._stop.is_set() else ""
+
+    def wait(self, seconds: float) -> None:
+        """A pause that ends early when the process should stop."""
+        self._stop.wait(seconds)
+
+
+def _now() -> str:
+    # Of the database's clock, as every other time of a job.
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement_timestamp()")
+        at: datetime = cursor.fetchone()[0]
+    return at.astimezone(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,67 @@
+"""The kinds of work that a job can be. Each is registered by the app that knows how to do it; this one knows only how to
+run them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from portal.jobs.context import Context
+
+Arguments = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a job would find, counted without starting it. `rate` is of earlier jobs if `measured`, else a guess."""
+
+    total: int
+    to_do: int
+    rate: float
+    measured: bool
+
+    @property
+    def seconds(self) -> int:
+        return round(self.to_do / self.rate)
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """One kind of work. Its functions run in the tenant's context, except `run`, which opens its own short ones.
+
+    `parse` gives the arguments their final form or raises InvalidArguments. `scope` names what a job must have for itself
+    (None: nothing). `count` says how many items there are and how many need work. `run` works in batches until it is through
+    (True) or `context.stopping()` says why not. `queues` are those without whose workers it does not get on.
+    """
+
+    name: str
+    label: str
+    queues: tuple[str, ...]
+    parse: Callable[[Mapping[str, Any]], Arguments]
+    title: Callable[[Arguments], str]
+    scope: Callable[[Arguments], str | None]
+    count: Callable[[Arguments], tuple[int, int]]
+    run: Callable[[Context], bool]
+    usual_rate: float
+
+
+_kinds: dict[str, JobKind] = {}
+
+
+def register(kind: JobKind) -> None:
+    """Called once per kind from an AppConfig.ready(); a second, different one of the same name is refused."""
+    known = _kinds.setdefault(kind.name, kind)
+    if known != kind:
+        raise ValueError(f"the kind of job {kind.name!r} is registered already")
+
+
+def get(name: str) -> JobKind:
+    """The registered kind; KeyError names an unknown one."""
+    return _kinds[name]
+
+
+def all_kinds() -> list[JobKind]:
+    return list(_kinds.values())

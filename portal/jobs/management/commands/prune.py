@@ -1,0 +1,32 @@
+"""Deletes jobs that ended long ago, in every tenant; beat does the same once a day."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from portal.jobs import services
+from portal.tenancy.commands import USAGE, PortalCommand
+
+
+class Command(PortalCommand):
+    help = __doc__
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--jobs",
+            default=f"{services.KEPT.days}d",
+            metavar="DAYS",
+            help="kept so long; default: %(default)s",
+        )
+
+    def run(self, **options: Any) -> None:
+        days = re.fullmatch("([0-9]{1,5})d", options["jobs"])
+        if days is None:
+            self.stop(USAGE, "--jobs takes a number of days, as in 90d.")
+        pruned = services.prune_jobs(timedelta(days=int(days[1])))
+        self.show(options, {"jobs": pruned}, f"{pruned:,} jobs deleted.")

@@ -1,0 +1,186 @@
+"""What people do with jobs: start, look, cancel, resume, retry. Each runs in the tenant's context and takes no request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models import Count
+from django.db.models.functions import Coalesce, Now
+
+from portal.jobs import bell, kinds
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, WrongState
+from portal.jobs.kinds import Estimate, JobKind
+from portal.jobs.models import ACTIVE, Job, JobFailure, JobQuerySet, JobState
+from portal.tenancy.context import tenant_context
+from portal.tenancy.models import Tenant
+
+KEPT = timedelta(days=90)
+EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failures of one reason, with the first few items that met it."""
+
+    error: str
+    count: int
+    labels: list[str]
+
+
+def start(kind: str, args: Mapping[str, Any], *, by: str) -> Job:
+    """Stores a new job, which a runner takes up. Raises InvalidArguments, AlreadyRunning."""
+    known = _kind(kind)
+    parsed = known.parse(args)
+    total, _ = known.count(parsed)
+    job = Job(
+        kind=kind,
+        title=known.title(parsed)[:200],
+        requested_by=by[:200],
+        args=parsed,
+        scope=known.scope(parsed),
+        total=total,
+    )
+    _alone(job.kind, job.scope, lambda: job.save(force_insert=True))
+    bell.ring_on_commit()
+    return find(job.pk)
+
+
+def estimate(kind: str, args: Mapping[str, Any]) -> Estimate:
+    """What such a job would find; writes nothing. Raises InvalidArguments."""
+    known = _kind(kind)
+    total, to_do = known.count(known.parse(args))
+    rate = _measured_rate(kind)
+    return Estimate(total, to_do, rate or known.usual_rate, measured=rate is not None)
+
+
+def _measured_rate(kind: str) -> float | None:
+    """Of the last job of this kind that did enough to be measured by."""
+    ended = jobs(kind=kind).filter(state__in=[JobState.SUCCEEDED, JobState.PARTIAL], done__gte=20)
+    last = ended.order_by("-finished_at").first()
+    rate: float | None = last.progress.rate if last else None
+    return rate
+
+
+def _kind(name: str) -> JobKind:
+    try:
+        return kinds.get(name)
+    except KeyError as error:
+        known = ", ".join(sorted(one.name for one in kinds.all_kinds()))
+        raise InvalidArguments({"kind": [f"There is no such kind of job. Known: {known}."]}) from error
+
+
+def _alone(kind: str, scope: str | None, write: Callable[[], object]) -> None:
+    """Runs the write, unless another job has the scope."""
+    # One without a heartbeat does not stand in the way, even where no sweep has come by.
+    Job.objects.lose()
+    try:
+        with transaction.atomic():
+            write()
+    except IntegrityError as error:
+        diagnostic = getattr(error.__cause__, "diag", None)
+        if getattr(diagnostic, "constraint_name", None) != "job_one_per_scope":
+            raise
+        other = Job.objects.shown().filter(kind=kind, scope=scope, state__in=ACTIVE).first()
+        if other is None:
+            raise WrongState("A job like this one has just ended. Try again.") from error
+        raise AlreadyRunning(other) from error
+
+
+def jobs(*, kind: str = "", state: str = "", by: str = "") -> JobQuerySet:
+    """The tenant's jobs, newest first, without what only a page of one job needs."""
+    found: JobQuerySet = Job.objects.shown().defer("args", "log", "cursor").order_by("-created_at", "-pk")
+    if kind:
+        found = found.filter(kind=kind)
+    if state:
+        found = found.in_states(state)
+    return found.filter(requested_by=by) if by else found
+
+
+def active() -> JobQuerySet:
+    """The jobs that are waited for: neither over nor lost."""
+    # The stored state first, which an index knows; every page asks this.
+    return jobs().filter(state__in=ACTIVE).in_states(*ACTIVE)
+
+
+def find(pk: UUID) -> Job:
+    """One job as it is now. Raises Job.DoesNotExist."""
+    job: Job = Job.objects.shown().get(pk=pk)
+    return job
+
+
+def cancel(pk: UUID) -> Job:
+    """Lets the batch in hand be the last one. Raises WrongState, Job.DoesNotExist."""
+    job = find(pk)
+    if not Job.objects.cancel(pk) and find(pk).state not in {JobState.CANCELLING, JobState.CANCELLED}:
+        raise WrongState(f"This job is over ({job.shown_state}), so there is nothing to cancel.")
+    bell.ring_on_commit()
+    return find(pk)
+
+
+def resume(pk: UUID) -> Job:
+    """Goes on where the job stopped. Raises WrongState, AlreadyRunning, Job.DoesNotExist."""
+    job = find(pk)
+
+    def write() -> None:
+        if not Job.objects.resume(pk, scope=_kind(job.kind).scope(job.args)):
+            raise WrongState(
+                f"Only a job that was cancelled, lost or failed can go on; this one is {find(pk).shown_state}."
+            )
+
+    _alone(job.kind, _kind(job.kind).scope(job.args), write)
+    bell.ring_on_commit()
+    return find(pk)
+
+
+def retry_failed(pk: UUID) -> Job:
+    """Takes up the failures of a job that went through, and nothing else. Raises as `resume`."""
+    job = find(pk)
+
+    def write() -> None:
+        if not Job.objects.retry_failed(pk, scope=None):
+            raise WrongState(
+                f"Only a job that ended with failures has some to retry; this one is {find(pk).shown_state}."
+            )
+
+    _alone(job.kind, None, write)
+    bell.ring_on_commit()
+    return find(pk)
+
+
+def failures(pk: UUID) -> Any:
+    """What failed and was not taken up again, the latest first."""
+    return JobFailure.objects.filter(job_id=pk, retried_at=None).order_by("-failed_at", "-pk")
+
+
+def failures_by_error(pk: UUID) -> list[FailureGroup]:
+    """The reasons, the most frequent first."""
+    reasons = failures(pk).order_by().values("error").annotate(count=Count("pk")).order_by("-count", "error")
+    return [
+        FailureGroup(
+            row["error"],
+            row["count"],
+            list(
+                failures(pk)
+                .filter(error=row["error"])
+                .order_by("label")
+                .values_list("label", flat=True)[:EXAMPLES]
+            ),
+        )
+        for row in reasons[:50]
+    ]
+
+
+def prune_jobs(older_than: timedelta = KEPT) -> int:
+    """Deletes jobs that ended longer ago, in every tenant, as the worker, who alone sees them all; returns how many."""
+    pruned = 0
+    ended = Coalesce("finished_at", "heartbeat_at", "created_at")  # one that was lost never finished
+    for tenant_id in list(Tenant.objects.order_by("id").values_list("id", flat=True)):
+        with tenant_context(tenant_id):
+            over = Job.objects.exclude(state__in=ACTIVE).alias(ended=ended)
+            pruned += over.filter(ended__lt=Now() - older_than).delete()[1].get("jobs.Job", 0)
+    return pruned

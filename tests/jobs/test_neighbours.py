@@ -1,0 +1,97 @@
+"""A backfill beside what else goes on: a second model (EMB-10), writes that hold rows, and a restored database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from embeddings import slots
+from portal.jobs import services
+from tests.embeddings.pipeline import Pipeline, login
+from tests.jobs.desk import Desk
+from tests.jobs.scenes import queued_by, ready_tools
+
+
+@pytest.fixture
+def two_models(pipeline: Pipeline, use: Callable[..., Any]) -> Iterator[list[Any]]:
+    """Four tools with vectors of model-1, which serves, and none of model-2, which has the other slot."""
+    for name in ("model-1", "model-2"):
+        use("ModelEmbedder", EMBEDDING_MODEL=name)
+        with login("DATABASE_ADMIN_URL"):
+            slots.adopt()
+        if name == "model-1":
+            pks = ready_tools(pipeline, 4)
+    yield pks
+    pipeline.owner.execute("DELETE FROM embeddings_embeddingmodel")
+    slots.forget()
+
+
+def vectors(pipeline: Pipeline) -> set[tuple[int, str, int]]:
+    rows = pipeline.all(
+        "SELECT slot, status, count(*)::int AS n FROM tools_toolembedding GROUP BY slot, status ORDER BY slot, status"
+    )
+    return {(row["slot"], row["status"], row["n"]) for row in rows}
+
+
+def test_a_tool_with_two_models_is_one_item_that_is_done_when_both_are_EMB_10(
+    desk: Desk, pipeline: Pipeline, two_models: list[Any]
+) -> None:
+    desk.make("disabled", *two_models[:2])
+    pk = desk.start(batch_size=3)
+    desk.run_until_queued()
+    assert desk.labelled() == 6  # two of the serving model, four of the other
+    assert desk.finish(pk) == "succeeded"
+    assert desk.counts(pk) == (4, 4, 0, 0)
+    assert vectors(pipeline) == {(0, "ready", 4), (1, "ready", 4)}
+
+
+def test_cancelled_it_takes_back_only_what_rested_in_either_slot_EMB_10(
+    desk: Desk, pipeline: Pipeline, two_models: list[Any]
+) -> None:
+    desk.make("disabled", *two_models[:2])
+    pk = queued_by(desk, pipeline)
+    desk.do(services.cancel, pk)
+    desk.run()
+    assert desk.state(pk) == "cancelled"
+    # The second model's vectors were owed by nobody's wish but the slot's: the reconciler would ask for them again.
+    assert vectors(pipeline) == {(0, "disabled", 2), (0, "ready", 2), (1, "pending", 4)}
+    pipeline.work()
+    assert vectors(pipeline) == {(0, "disabled", 2), (0, "ready", 2), (1, "ready", 4)}
+
+
+def locked(pipeline: Pipeline, table: str, column: str, pk: Any) -> psycopg.Connection[Any]:
+    """A write that is not over: it holds the tool's row in this table."""
+    other = psycopg.connect(pipeline.owner.info.dsn, password=pipeline.owner.info.password)
+    other.execute(f"SELECT 1 FROM {table} WHERE {column} = %s FOR UPDATE", [pk])  # type: ignore[arg-type]
+    return other
+
+
+@pytest.mark.parametrize("table", ["tools_toolembedding", "embeddings_embeddingtask"])
+def test_a_cancel_waits_for_no_write_that_is_not_over_R6(desk: Desk, pipeline: Pipeline, table: str) -> None:
+    """A wait would end in the login's lock timeout, and the job in its queue again."""
+    pks = ready_tools(pipeline, 3)
+    pk = queued_by(desk, pipeline, failed=pks)
+    with locked(pipeline, table, "entity_id", pks[1]):
+        desk.do(services.cancel, pk)
+        desk.run()
+        assert desk.state(pk) == "cancelled"
+    assert [pipeline.status(one) for one in pks] == ["failed", "pending", "failed"]
+    pipeline.check_consistent()
+    pipeline.work()
+    pipeline.check_ready(pks[1])
+
+
+def test_a_scan_leaves_a_tool_that_a_write_holds_to_that_write_R1(desk: Desk, pipeline: Pipeline) -> None:
+    pks = ready_tools(pipeline, 3)
+    desk.make("failed", *pks)
+    pk = desk.start()
+    with locked(pipeline, "tools_toolembedding", "entity_id", pks[1]):
+        desk.run(stop=(stop := threading.Event()), on_progress=lambda _: stop.set())
+        assert desk.labelled() == 2
+    assert desk.finish(pk) == "succeeded"
+    assert desk.counts(pk) == (3, 2, 0, 1)
+    assert pipeline.status(pks[1]) == "failed"

@@ -1,0 +1,168 @@
+"""R9, R18: real processes that are killed, stopped and asked to end, and what the portal says of them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+
+from portal.jobs import alive, services
+from tests.embeddings.pipeline import Pipeline, login
+from tests.jobs.desk import Desk, wait_until
+from tests.jobs.scenes import ready_tools
+
+RUNNER = ("manage.py", "job_worker")
+EMBEDDER = ("manage.py", "embed_worker")
+Start = Callable[..., Any]
+
+
+def test_killed_it_is_lost_and_resumed_elsewhere_it_ends_as_if_never_killed_EMB_8_R9(
+    desk: Desk, pipeline: Pipeline, processes: Start, settings: Any
+) -> None:
+    """SIGKILL at two points of the queueing and one of the embedding; `lost` is seen by the rule alone, as nobody sweeps."""
+    settings.JOB_LOST_SECONDS = 3
+    pks = ready_tools(pipeline, 30)
+    desk.make("failed", *pks[:12])
+    desk.make("disabled", *pks[12:24])
+    pk = desk.start(batch_size=2, rate=20)
+    for queued in (6, 12, 24):
+        runner = processes(*RUNNER)
+        wait_until(
+            lambda queued=queued: desk.find(pk).cursor.get("queued", 0) >= queued, f"{queued} are queued"
+        )
+        runner.kill()
+        runner.wait()
+        assert desk.state(pk) == "running"  # nobody can know yet
+        wait_until(lambda: desk.state(pk) == "lost", "the job is lost")
+        job = desk.find(pk)
+        assert job.can_resume
+        assert desk.labelled() == job.cursor["waiting"] == job.cursor["queued"]
+        desk.do(services.resume, pk)
+    processes(*RUNNER)
+    assert desk.work_until_over(pk) == "succeeded"
+    assert desk.counts(pk) == (30, 24, 0, 6)
+    for one in pks:
+        pipeline.check_ready(one)
+
+
+def test_a_runner_that_was_frozen_until_its_job_went_elsewhere_writes_nothing_more_R3(
+    desk: Desk, pipeline: Pipeline, processes: Start, settings: Any
+) -> None:
+    settings.JOB_LOST_SECONDS = 3
+    desk.make("failed", *ready_tools(pipeline, 12))
+    pk = desk.start(batch_size=1, rate=10)
+    frozen = processes(*RUNNER)
+    wait_until(lambda: desk.find(pk).cursor.get("queued", 0) >= 2, "it is under way")
+    frozen.send_signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: desk.state(pk) == "lost", "the job is lost")
+        desk.do(services.resume, pk)
+        assert desk.finish(pk) == "succeeded"
+        before = desk.find(pk)
+    finally:
+        frozen.send_signal(signal.SIGCONT)
+    frozen.send_signal(signal.SIGTERM)
+    frozen.wait(20)
+    after = desk.find(pk)
+    assert (after.state, after.finished_at, after.cursor) == (before.state, before.finished_at, before.cursor)
+    assert desk.counts(pk) == (12, 12, 0, 0)
+
+
+def test_told_to_end_it_gives_the_job_back_and_exits_well_R18(
+    desk: Desk, pipeline: Pipeline, processes: Start
+) -> None:
+    desk.make("failed", *ready_tools(pipeline, 20))
+    pk = desk.start(batch_size=1, rate=10)
+    runner = processes(*RUNNER)
+    wait_until(lambda: desk.find(pk).cursor.get("queued", 0) >= 2, "it is under way")
+    runner.terminate()
+    assert runner.wait(20) == 0
+    job = desk.find(pk)
+    assert (job.shown_state, job.claim_id) == ("queued", None)
+    assert job.cursor["queued"] >= 2
+    processes(*RUNNER)
+    assert desk.work_until_over(pk) == "succeeded"
+    assert desk.counts(pk) == (20, 20, 0, 0)
+
+
+def test_told_to_end_in_a_batch_that_does_not_it_undoes_the_batch_and_gives_the_job_back_R18(
+    desk: Desk, pipeline: Pipeline, processes: Start
+) -> None:
+    """The batch waits for a row that somebody holds; its process cannot, so the fence is drawn under it."""
+    [pk] = ready_tools(pipeline, 1)
+    desk.make("disabled", pk)
+    with psycopg.connect(pipeline.owner.info.dsn, password=pipeline.owner.info.password) as other:
+        other.execute("LOCK TABLE embeddings_embeddingtask IN ACCESS EXCLUSIVE MODE")
+        job = desk.start()
+        runner = processes(*RUNNER)
+        wait_until(lambda: desk.state(job) == "running", "it is under way")
+        runner.terminate()
+        assert runner.wait(20) == 0
+        assert desk.state(job) == "queued"
+    assert pipeline.tasks() == []
+    assert desk.finish(job) == "succeeded"
+
+
+def test_a_live_process_of_a_queue_is_known_until_it_ends_or_dies_R20(
+    desk: Desk, processes: Start, settings: Any
+) -> None:
+    settings.JOB_LOST_SECONDS = 3
+    assert alive.queues() == {}
+    runner, embedder = processes(*RUNNER), processes(*EMBEDDER)
+    wait_until(lambda: alive.queues() == {"jobs": 1, "embeddings": 1}, "both are seen")
+    runner.terminate()
+    assert runner.wait(20) == 0
+    assert alive.queues() == {"embeddings": 1}  # at once
+    embedder.kill()
+    wait_until(lambda: alive.queues() == {}, "the killed one is missed")
+    with login("DATABASE_WORKER_URL"), connection.cursor() as cursor:
+        cursor.execute("UPDATE jobs_workerheartbeat SET at = now() - interval '2 days'")
+        assert alive.forget_the_dead() == 1
+
+
+def test_the_web_cannot_say_that_a_worker_lives(desk: Desk) -> None:
+    with pytest.raises(Exception, match="permission denied"), connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO jobs_workerheartbeat (id, queue, host, pid) VALUES (gen_random_uuid(), 'jobs', 'h', 1)"
+        )
+
+
+@pytest.mark.parametrize("broker", ["there", "down"])
+def test_the_celery_worker_of_the_default_queue_runs_jobs_with_and_without_its_broker_R6(
+    desk: Desk, pipeline: Pipeline, processes: Start, broker: str
+) -> None:
+    from portal.processes import PROCESSES
+
+    [process] = [one for one in PROCESSES if one.name == "worker"]
+    environment = {"PORTAL_DB_ROLE": process.role, "PYTHONPATH": "."}
+    if broker == "down":
+        environment["REDIS_URL"] = "redis://127.0.0.1:9/0"
+    worker = processes(*process.command[1:], **environment)
+    wait_until(lambda: alive.queues().get("jobs"), "it says that it lives")
+    pk = desk.start()
+    wait_until(lambda: desk.state(pk) == "succeeded", "the job is run")
+    worker.terminate()
+    if broker == "there":
+        assert worker.wait(20) == 0
+
+
+def test_the_bell_ends_the_pause_of_a_runner_R8(desk: Desk, processes: Start) -> None:
+    """Its poll is a minute, so that only the bell can be it."""
+    from portal.processes import PROCESSES
+
+    [process] = [one for one in PROCESSES if one.name == "worker"]
+    processes(
+        *process.command[1:],
+        PORTAL_DB_ROLE=process.role,
+        PYTHONPATH=".",
+        JOB_POLL="60",
+        JOB_LOST_SECONDS="60",
+    )
+    wait_until(lambda: alive.queues().get("jobs"), "it says that it lives")
+    pk = desk.start()
+    job = wait_until(lambda: (found := desk.find(pk)).shown_state == "succeeded" and found, "the job is run")
+    assert (job.started_at - job.created_at).total_seconds() < 55

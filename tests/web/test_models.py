@@ -1,0 +1,161 @@
+"""The page of the models (EMB-10), by the web's login: what serves, how far the second is, switch, switch back, drop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from embeddings import circuits, slots
+from embeddings.providers import ProviderError
+from portal.tenancy.context import tenant_context
+from portal.tenancy.models import Membership, Role, Tenant
+from tests.conftest import make_client
+from tests.embeddings.pipeline import Pipeline, login
+
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def two_models(pipeline: Pipeline, use: Callable[..., Any]) -> Iterator[Pipeline]:
+    """Four tools with vectors of model-1, which serves; model-2 has a slot and nothing in it."""
+    name(pipeline, use, "model-1")
+    for number in range(4):
+        pipeline.add(f"Text {number}.")
+    pipeline.work()
+    name(pipeline, use, "model-2")
+    yield pipeline
+    pipeline.owner.execute("DELETE FROM embeddings_embeddingmodel")
+
+
+def name(pipeline: Pipeline, use: Callable[..., Any], model: str) -> None:
+    """As a start of the portal with EMBEDDING_MODEL=model does."""
+    use("ModelEmbedder", EMBEDDING_MODEL=model)
+    with login("DATABASE_ADMIN_URL"):
+        slots.adopt()
+
+
+def fill(pipeline: Pipeline) -> None:
+    from embeddings.reconcile import reconcile
+
+    with login("DATABASE_WORKER_URL"):
+        reconcile()
+    pipeline.work()
+
+
+@pytest.fixture
+def superuser(committed: Tenant) -> Client:
+    user = get_user_model().objects.create_user("root", is_staff=True, is_superuser=True)
+    with tenant_context(committed.pk):
+        Membership.objects.create(user=user, role=Role.ADMIN)
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def page(client: Client, **headers: str) -> str:
+    return " ".join(client.get("/models/", headers=headers).content.decode().split())
+
+
+def test_one_model_is_shown_with_how_to_change_it_EMB_10(superuser: Client) -> None:
+    html = page(superuser)
+    assert "all-MiniLM-L6-v2" in html
+    assert "No second model" in html
+    assert "EMBEDDING_MODEL" in html
+    assert "hx-trigger" not in html  # nothing will change by itself
+    for path in ("/models/switch/", "/models/drop/"):
+        assert superuser.get(path)["Location"] == "/models/"
+
+
+def test_an_incomplete_model_cannot_be_switched_to_and_the_page_says_what_is_missing_EMB_10(
+    superuser: Client, two_models: Pipeline
+) -> None:
+    html = page(superuser)
+    assert "The switch waits for 4 more vectors." in html
+    assert "At most 0.5 % (0 of 4) may be missing or failed." in html
+    assert 'href="/models/switch/"' not in html
+    assert "every 2s" in html
+    assert "No worker is consuming queue embeddings." in html
+    assert not re.search(r" style=|<style|hx-on| onclick|javascript:", html)
+    superuser.post("/models/switch/", {"model": "model-2"})
+    assert "model-2 is not complete: 0 of 4 vectors are ready, 0 failed." in page(superuser)
+    assert slots.kept()[0].model == "model-1"
+
+
+def test_failed_vectors_block_the_switch_by_name_EMB_10(superuser: Client, two_models: Pipeline) -> None:
+    fill(two_models)
+    two_models.owner.execute(
+        "UPDATE tools_toolembedding SET status = 'failed' WHERE slot = 1 AND entity_id = (SELECT max(entity_id::text)::uuid FROM tools_toolembedding)"
+    )
+    html = page(superuser)
+    assert "Too many failed" in html
+    assert "The switch waits for 1 more vector." in html
+    assert "hx-trigger" not in html  # the workers have given up, so nothing changes by itself
+
+
+def test_switch_switch_back_and_drop_each_ask_first_EMB_10(superuser: Client, two_models: Pipeline) -> None:
+    fill(two_models)
+    assert "Switch back" not in page(superuser)
+    question = superuser.get("/models/switch/").content.decode()
+    assert "Switch to model-2?" in question
+    assert '<input type="hidden" name="model" value="model-2">' in question
+    assert slots.kept()[0].model == "model-1"  # asking changes nothing
+    for _ in range(2):  # the second press changes nothing more
+        assert superuser.post("/models/switch/", {"model": "model-2"}).status_code == 302
+        assert "model-2 serves now." in page(superuser)
+    assert slots.kept()[0].model == "model-2"
+
+    assert "Switch back" in page(superuser)
+    assert "Switch back to model-1?" in superuser.get("/models/switch/", headers=HTMX).content.decode()
+    superuser.post("/models/switch/", {"model": "model-1"})
+    assert slots.kept()[0].model == "model-1"
+
+    assert "Drop model-2?" in superuser.get("/models/drop/").content.decode()
+    superuser.post("/models/drop/", {"model": "model-1"})  # the button of an old page: it serves again
+    assert "The second model is model-2 now, and not model-1." in page(superuser)
+    assert len(slots.kept()) == 2
+    superuser.post("/models/drop/", {"model": "model-2"})
+    assert "model-2 is given up." in page(superuser)
+    assert [slot.model for slot in slots.kept()] == ["model-1"]
+    fill(two_models)
+    assert two_models.all("SELECT 1 FROM tools_toolembedding WHERE slot = 1") == []
+
+
+def test_a_provider_that_is_down_is_named_with_since_when_why_and_the_next_try_EMB_10_EMB_5(
+    superuser: Client, two_models: Pipeline
+) -> None:
+    with login("DATABASE_WORKER_URL"):
+        circuits.failed(
+            "model-2", "passage", ProviderError("401: wrong key", provider_wide=True), at_once=True
+        )
+    html = page(superuser)
+    first, _, second = html.partition('id="model-second"')
+    assert "is down since" not in first
+    assert "The provider of model-2 is down since" in second
+    assert "401: wrong key" in second
+    assert "It is tried again" in second
+    with login("DATABASE_WORKER_URL"):
+        circuits.succeeded("model-2", "passage")
+    assert "is down since" not in page(superuser)
+
+
+def test_a_tenants_admin_sees_what_serves_and_neither_counts_nor_buttons_EMB_10_SEC_1(
+    committed: Tenant, two_models: Pipeline
+) -> None:
+    fill(two_models)
+    admin = make_client(committed, Role.ADMIN)
+    html = page(admin)
+    assert "model-1" in html
+    assert "It is complete, and could serve. To switch needs a superuser" in html
+    assert "ready here" not in html
+    assert 'href="/models/switch/"' not in html
+    for path in ("/models/switch/", "/models/drop/"):
+        for answer in (admin.get(path), admin.post(path, {"model": "model-2"})):
+            assert answer.status_code == 403
+            assert "This needs a superuser" in answer.content.decode()
+    assert len(slots.kept()) == 2
+    assert make_client(committed, Role.OPERATOR).get("/models/").status_code == 403

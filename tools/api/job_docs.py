@@ -1,0 +1,149 @@
+"""What the OpenAPI document says of the operations on jobs. Decorators of the views in jobs.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from drf_spectacular.utils import OpenApiExample, extend_schema
+
+from embeddings.backfill import Found
+from embeddings.backfill_job import BATCH_SIZE
+from portal.jobs.models import JobState
+from tools.api.docs import (
+    BOOLEAN,
+    COUNT,
+    TEXT,
+    Json,
+    described,
+    header,
+    or_null,
+    page,
+    page_parameters,
+    query,
+)
+from tools.jobs import BACKFILL, MAX_BATCH, MAX_IDS, REFRESH
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+_ID: Json = {"type": "string", "format": "uuid"}
+_TIME: Json = {"type": "string", "format": "date-time"}
+_NUMBER: Json = {"type": "number", "minimum": 0}
+_KIND: Json = {"type": "string", "enum": [BACKFILL, REFRESH]}
+_LINK: Json = {"type": "string", "format": "uri-reference"}
+_LINKS = described(self=_LINK, errors=_LINK)
+_LINKS["properties"] |= {
+    name: {**_LINK, "description": "Where the state allows it."}
+    for name in ("cancel", "resume", "retry_failed")
+}
+_JOB = described(
+    id=_ID, kind=_KIND, title=TEXT, state={"type": "string", "enum": JobState.values},
+    stage=TEXT, requested_by=TEXT, total=or_null(COUNT), done=COUNT, failed=COUNT, skipped=COUNT,
+    rate={**or_null(_NUMBER), "description": "Items a second, since a runner took the job."},
+    eta_seconds=or_null(COUNT), error=or_null(TEXT), created_at=_TIME, started_at=or_null(_TIME),
+    finished_at=or_null(_TIME), links=_LINKS,
+)  # fmt: skip
+_ESTIMATE = described(
+    kind=_KIND, total={**COUNT, "description": "Items to look at."},
+    to_do={**COUNT, "description": "Those that are known to need work."},
+    rate=_NUMBER, rate_is_measured=BOOLEAN, eta_seconds=COUNT,
+)  # fmt: skip
+_FAILURE = described(item_id=_ID, label=TEXT, error=TEXT, failed_at=_TIME)
+_PACE: Json = {
+    "rate": {**or_null({"type": "number", "minimum": 0.1, "maximum": 10000}), "description": "Items a second at most."},
+    "batch_size": {"type": "integer", "minimum": 1, "maximum": MAX_BATCH, "default": BATCH_SIZE},
+    "ahead": {
+        "type": "integer", "minimum": 0, "maximum": 1000000,
+        "description": "So many items wait for a worker at a time; 0 for all at once.",
+    },
+}  # fmt: skip
+_BACKFILL: Json = {
+    "type": "object",
+    "title": BACKFILL,
+    "properties": {
+        "statuses": {
+            "type": "array",
+            "items": {"type": "string", "enum": [*Found.values, "all"]},
+            "default": ["all"],
+        },
+        "source": {"type": "string", "description": "The slug of a source, whose tools alone are looked at."},
+        "limit": or_null({"type": "integer", "minimum": 1, "maximum": 10000000}),
+        **_PACE,
+    },
+    "additionalProperties": False,
+}
+_REFRESH: Json = {
+    "type": "object",
+    "title": REFRESH,
+    "properties": {"ids": {"type": "array", "items": _ID, "minItems": 1, "maxItems": MAX_IDS}, **_PACE},
+    "required": ["ids"],
+    "additionalProperties": False,
+}
+_NEW: Json = {
+    "type": "object",
+    "properties": {
+        "kind": _KIND,
+        "args": {"anyOf": [_BACKFILL, _REFRESH]},
+        "dry_run": {**BOOLEAN, "default": False, "description": "Only counts: 200, and nothing is started."},
+    },
+    "required": ["kind"],
+    "additionalProperties": False,
+}
+_LOCATION = header("Location", "The job.", 202)
+_RETRY = header("Retry-After", "Seconds after which to look again.", 202)
+
+list_jobs = extend_schema(
+    operation_id="list_jobs",
+    summary="Long work, the newest first",
+    parameters=[
+        query("kind", _KIND),
+        query("state", {"type": "string", "enum": JobState.values}),
+        query("mine", BOOLEAN, "Only what this key has started."),
+        *page_parameters(),
+    ],
+    responses={200: page(_JOB)},
+)
+start_job = extend_schema(
+    operation_id="start_job",
+    summary="Starts long work, or counts what it would do",
+    description="With `dry_run` nothing is started. A second job of the same scope is refused while the first is not over "
+    "(409 `already_running`, with its address as `Location`).",
+    request={"application/json": _NEW},
+    parameters=[_LOCATION, _RETRY],
+    responses={200: _ESTIMATE, 202: _JOB},
+    examples=[
+        OpenApiExample(
+            "Embed what failed",
+            {"kind": BACKFILL, "args": {"statuses": ["failed"]}, "dry_run": True},
+            request_only=True,
+        )
+    ],
+)
+get_job = extend_schema(
+    operation_id="get_job",
+    summary="How a job stands",
+    description="`lost` is a job whose runner has said nothing for a minute; it can be resumed. `partial` ended with failures.",
+    parameters=[header("Retry-After", "Seconds after which to look again, while it is not over.", 200)],
+    responses={200: _JOB},
+)
+list_job_errors = extend_schema(
+    operation_id="list_job_errors",
+    summary="The items that failed in a job, and why",
+    parameters=page_parameters(),
+    responses={200: page(_FAILURE)},
+)
+
+
+def _change(name: str, summary: str) -> Callable[[Handler], Handler]:
+    return extend_schema(
+        operation_id=name,
+        summary=summary,
+        request=None,
+        parameters=[_LOCATION, _RETRY],
+        responses={202: _JOB},
+    )
+
+
+cancel_job = _change("cancel_job", "Lets the batch in hand be the last one")
+resume_job = _change("resume_job", "Goes on where a cancelled, lost or failed job stopped")
+retry_failed_job = _change("retry_failed_job", "Takes up what failed in a job that went through")
