@@ -39,7 +39,7 @@ reset: ## delete the database and all data of this folder (asks first; YES=1 doe
 
 ##@ Check
 .PHONY: test test-torch lint format types imports migrations-check coverage soak schemathesis
-test: $(VENV)/.dev $(VENV)/.model browser ## run the tests (T=tests/search for a part, in one process)
+test: $(VENV)/.dev $(VENV)/.model browser faketime ## run the tests (T=tests/search for a part, in one process)
 	@$(BIN)/python -m pytest $(if $(T),$(T),-n 2)
 
 test-torch: $(TORCH_VENV)/.made ## hold the torch runtime against onnx, in an environment of its own
@@ -61,10 +61,10 @@ imports: $(VENV)/.dev ## check that imports go one way
 migrations-check: $(VENV)/.model ## check that no model change lacks its migration
 	@$(BIN)/python manage.py makemigrations --check --dry-run
 
-coverage: $(VENV)/.dev $(VENV)/.model browser ## run the tests and say what they did not reach
+coverage: $(VENV)/.dev $(VENV)/.model browser faketime ## run the tests and say what they did not reach
 	@$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
 
-soak: $(VENV)/.dev $(VENV)/.model browser ## run the tests with ten times their counts
+soak: $(VENV)/.dev $(VENV)/.model browser faketime ## run the tests with ten times their counts
 	@PORTAL_TEST_SCALE=10 $(BIN)/python -m pytest -n 2
 
 schemathesis: $(VENV)/.dev $(VENV)/.model ## send at least 5,000 generated requests to the API
@@ -81,7 +81,7 @@ bench-quality: $(VENV)/.dev $(VENV)/.model ## measure search quality on labelled
 	@$(BIN)/python -m bench.quality "$(SETS)"
 
 ##@ Maintain
-.PHONY: browser lock openapi
+.PHONY: browser faketime lock openapi
 openapi: $(VENV)/.model ## write docs/openapi.yaml anew
 	@$(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
@@ -93,6 +93,16 @@ browser: ## install Debian's chromium for the browser tests where root can
 		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; } \
 			>/dev/null || [ "$$CI" != true ]; \
 	elif [ "$$CI" = true ]; then echo "The browser tests need chromium: run as root, or install it." >&2; exit 1; \
+	fi
+
+faketime: ## install Debian's faketime for the tests of wrong clocks where root can
+	@if ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing faketime for the tests of wrong clocks."; \
+		{ apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends faketime; } \
+			>/dev/null || [ "$$CI" != true ]; \
+	elif [ "$$CI" = true ]; then echo "The tests of wrong clocks need faketime: run as root, or install it." >&2; exit 1; \
 	fi
 
 lock: $(VENV)/.made ## resolve requirements/*.in into hashed locks anew

@@ -12,10 +12,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import httpx
@@ -34,6 +35,8 @@ from tools import embedding, services
 from tools.models import Tool
 
 __all__ = ["embedder", "pipeline", "use"]
+
+T = TypeVar("T")
 
 # Short pauses, so that a recovery that takes a minute in production takes seconds here.
 QUICK = {
@@ -69,7 +72,12 @@ call_command("create_logins")
 call_command("migrate", verbosity=0)
 call_command("create_tenant", "faults")
 """
+FAKETIME = "usr/lib/*/faketime/libfaketimeMT.so.1"
 logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def batched(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (things[start : start + size] for start in range(0, len(things), size))
 
 
 def wait_until(condition: Callable[[], Any], *, seconds: float, what: str) -> Any:
@@ -82,6 +90,14 @@ def wait_until(condition: Callable[[], Any], *, seconds: float, what: str) -> An
     raise AssertionError(f"not within {seconds} s: {what}")
 
 
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
@@ -89,6 +105,21 @@ def frozen(pid: int) -> Iterator[None]:
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+@dataclass(frozen=True)
+class Nursery:
+    """Gives birth to processes of `manage.py` (nursery.py), which end with it."""
+
+    process: subprocess.Popen[str]
+
+    def born(self, command: str = "embed_worker") -> int:
+        """The pid of one more."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
 
 
 class Portal:
@@ -136,8 +167,33 @@ class Portal:
     def embed_worker(self, **env: str) -> Any:
         return self.process("manage.py", "embed_worker", role="worker", env=env)
 
+    @contextmanager
+    def nursery(self, **env: str) -> Iterator[Nursery]:
+        with self.process(
+            "tests/faults/nursery.py", role="worker", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:  # fmt: skip
+            yield Nursery(process)
+
     def clear(self) -> None:
-        self.owner.execute("TRUNCATE tools_tool, tools_toolembedding, embeddings_embeddingtask CASCADE")
+        self.owner.execute(
+            "TRUNCATE tools_tool, tools_toolembedding, embeddings_embeddingtask, embeddings_embeddingcircuit, jobs_job CASCADE"
+        )
+
+    @contextmanager
+    def without_vector_index(self) -> Iterator[None]:
+        """For tests of the queue: most of a stored vector's time is its place in that index. The catalogue is empty
+        afterwards."""
+        indexes = self.rows(
+            "SELECT indexname AS name, indexdef AS definition FROM pg_indexes "
+            "WHERE tablename = 'tools_toolembedding' AND indexdef LIKE '%%USING hnsw%%'"
+        )
+        self.owner.execute(f"DROP INDEX {', '.join(index['name'] for index in indexes)}")
+        try:
+            yield
+        finally:
+            self.clear()
+            for index in indexes:
+                self.owner.execute(index["definition"])
 
     # --- Tools, by the real door ----------------------------------------------------------------------------------
 
@@ -150,6 +206,36 @@ class Portal:
                     services.create_tool(actor="test", tool_id=name, name=name, description=description).pk
                 )
         return made
+
+    def fill(self, *descriptions: str, wishes: bool = True) -> list[UUID]:
+        """As `add`, for thousands: the same rows and the same wishes (or none, for a backfill), in few statements."""
+        with login("DATABASE_URL", url=self.servers.urls["DATABASE_URL"]):
+            start = time.monotonic_ns()
+            tools = [
+                Tool(tenant_id=self.tenant_id, tool_id=f"tool_{n}", name=f"tool_{n}", description=text)
+                for n, text in enumerate(descriptions, start)
+            ]
+            for tool in tools:
+                tool.search_text = embedding.search_text(tool)
+            for some in batched(tools, 500):
+                with tenant_context(self.tenant_id):
+                    made = Tool.objects.bulk_create(some)
+                    if wishes:
+                        services.put_in_step(made)
+        return [tool.pk for tool in tools]
+
+    def check_indexes(self) -> int:
+        """Every b-tree holds what its table holds, after crashes of the database (amcheck); returns how many there are."""
+        self.owner.execute("CREATE EXTENSION IF NOT EXISTS amcheck")
+        checked = self.rows(
+            """
+            SELECT bt_index_check(c.oid, heapallindexed => true) FROM pg_class c
+            JOIN pg_am am ON am.oid = c.relam AND am.amname = 'btree'
+            WHERE c.relkind = 'i' AND c.relnamespace = 'public'::regnamespace
+            """
+        )
+        assert len(checked) > 20
+        return len(checked)
 
     def edit(self, pk: UUID, description: str, version: int) -> int:
         """Saves, and returns the new version; the answer's time is held to RELIABILITY R6's bound."""
@@ -174,6 +260,10 @@ class Portal:
     def statuses(self) -> set[str]:
         return {row["status"] for row in self.rows("SELECT DISTINCT status FROM tools_toolembedding")}
 
+    def settled(self) -> bool:
+        """Every tool is ready, and nothing waits."""
+        return self.statuses() == {"ready"} and not self.rows("SELECT FROM embeddings_embeddingtask LIMIT 1")
+
     def wait_until_all_ready(self, seconds: float) -> None:
         wait_until(lambda: self.statuses() == {"ready"}, seconds=seconds, what="every tool is ready")
 
@@ -189,6 +279,35 @@ class Portal:
                 assert tools[pk].description == description
                 check_in_step(found[pk], embedding.source_text(tools[pk]))
         assert self.rows("SELECT * FROM embeddings_embeddingtask") == []
+
+
+def wrong_clock(minutes: int) -> dict[str, str]:
+    """The environment of a process whose clock is wrong by so much; its timers are right."""
+    library = next(iter(Path("/").glob(FAKETIME)), None)
+    if library is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("The gates need faketime: make faketime, as root.")
+        pytest.skip("no libfaketime here: make faketime, as root")
+    return {
+        "LD_PRELOAD": str(library),
+        "FAKETIME": f"{minutes:+d}m",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+def calls(log: Path) -> list[str]:
+    """The hash of each text that the providers with this TEST_EMBEDDER_LOG were given."""
+    return log.read_text(encoding="utf-8").split() if log.exists() else []
+
+
+@pytest.fixture
+def seen(figure: Callable[[str], None], request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Notes figures that this test has seen, by their names."""
+
+    def note(**figures: object) -> None:
+        figure(f"{request.node.name}: " + ", ".join(f"{name} {value}" for name, value in figures.items()))
+
+    return note
 
 
 @pytest.fixture(scope="package")

@@ -1,13 +1,11 @@
 """EMB-7, R5, R13: what becomes of the catalogue while an embedding provider misbehaves in one of 16 ways, and afterwards.
 
-The real pipeline on both sides: tools are created, a worker drains, the owner looks at the rows. Three outcomes:
+The real pipeline on both sides: tools are created, a worker drains, the owner looks at the rows. Two outcomes, beside that nothing is wrong:
 
 * provider: nothing is spent. All rows are pending without an attempt, the circuit is open and has the reason.
-* row: the row's own fault, which is counted, and retried later.
 * parked: it would fail again, so that the row has failed at once, with the reason.
 
-A fault of everything is the provider's even where it looks like a text's, as the probe fails too (providers/http.py).
-The provider in this process has no probe.
+A fault of everything is the provider's even where it looks like a text's, as the worker's probe fails too.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embeddings import providers, worker
+from embeddings import circuits, providers, worker
 from embeddings.providers import ProviderError, Vectors, http
 from tests.embedding_server import EmbeddingServer, closed_port, embedding_server
 from tests.embeddings.pipeline import Pipeline
@@ -54,19 +52,19 @@ def out_of(vectors: Vectors) -> Any:
 
 FAULTS = [
     Fault("429", "provider", raises(ProviderError("busy", provider_wide=True, retry_after=7)), "provider"),
-    Fault("500", "provider", raises(RuntimeError("inference failed")), "row"),
-    Fault("502 HTML", "provider", raises(ProviderError("bad gateway")), "row"),
-    Fault("reset", "provider", raises(ConnectionResetError()), "row"),
-    Fault("drip", "provider", raises(TimeoutError()), "row"),
-    Fault("10 MB", "provider", out_of, "row"),
-    Fault("wrong count", "provider", lambda vectors: [*vectors, vectors[0]], "row"),
+    Fault("500", "provider", raises(RuntimeError("inference failed")), "provider"),
+    Fault("502 HTML", "provider", raises(ProviderError("bad gateway")), "provider"),
+    Fault("reset", "provider", raises(ConnectionResetError()), "provider"),
+    Fault("drip", "provider", raises(TimeoutError()), "provider"),
+    Fault("10 MB", "provider", out_of, "provider"),
+    Fault("wrong count", "provider", lambda vectors: [*vectors, vectors[0]], "provider"),
     # OpenAI's protocol has an index, by which the order is put right. Elsewhere nobody can see a swapped order.
     Fault("shuffled", "ready", lambda vectors: vectors, "ready"),
     Fault("wrong dimension", "parked", lambda vectors: np.hstack([vectors, vectors]), "parked"),
-    Fault("NaN", "provider", lambda vectors: vectors * np.nan, "row"),
-    Fault("zero vector", "provider", lambda vectors: vectors * 0, "row"),
-    Fault("NULL", "provider", lambda vectors: [None for _ in vectors], "row"),
-    Fault("error in a 200", "provider", lambda vectors: {"error": "model not found"}, "row"),
+    Fault("NaN", "provider", lambda vectors: vectors * np.nan, "provider"),
+    Fault("zero vector", "provider", lambda vectors: vectors * 0, "provider"),
+    Fault("NULL", "provider", lambda vectors: [None for _ in vectors], "provider"),
+    Fault("error in a 200", "provider", lambda vectors: {"error": "model not found"}, "provider"),
     Fault("401", "provider", raises(ProviderError("the model is locked", provider_wide=True)), "provider"),
     Fault("400 for one text", "one parked", lambda vectors: vectors, "one parked"),
     Fault("refused", "provider", raises(ProviderError("cannot be loaded", provider_wide=True)), "provider"),
@@ -96,7 +94,7 @@ def server() -> Iterator[EmbeddingServer]:
 def choose(settings: Any, provider: str, url: str) -> None:
     settings.EMBEDDING_PROVIDER, settings.EMBEDDING_URL = provider, url
     providers._provider.cache_clear()
-    worker.circuits.clear()
+    circuits.forget()
 
 
 @contextmanager
@@ -151,7 +149,7 @@ def test_the_table_notices_a_product_without_probe_or_without_permanent_errors_R
     what: str,
 ) -> None:
     if what == "probe":
-        monkeypatch.setattr(http, "embed", lambda ask, texts, kind: ask(texts))
+        monkeypatch.setattr(worker, "_blamed", lambda provider, error: error)
     else:
         monkeypatch.setattr(http, "TEXTS_FAULT", frozenset())
     [fault] = [fault for fault in FAULTS if fault.name == name]
@@ -168,6 +166,7 @@ def live_through(
 ) -> None:
     settings.EMBEDDING_TIMEOUT = DRIP_SECONDS if fault.name == "drip" else 20
     settings.EMBEDDING_CIRCUIT_SECONDS = 30
+    settings.EMBEDDING_CIRCUIT_ERRORS = 1
     outcome = fault.over_http if provider in HTTP else fault.there
     poison = pipeline.add("A poison.")
     good = [pipeline.add(f"Text {number}.") for number in range(7)]
@@ -175,20 +174,17 @@ def live_through(
 
     with misbehaving(settings, server, provider if provider in HTTP else IN_PROCESS, fault):
         pipeline.work()
-        circuit = worker.circuits["model-1"]
+        circuit = pipeline.circuit()
         statuses = {pk: pipeline.status(pk) for pk in everything}
         if outcome == "ready":
             assert set(statuses.values()) == {"ready"}
         elif outcome == "provider":
             assert set(statuses.values()) == {"pending"}
             assert attempts(pipeline) == {0}
-            assert {task["last_error"] for task in pipeline.tasks()} == {circuit.reason} != {""}
-            assert circuit.seconds_left() == pytest.approx(7 if fault.name == "429" else 30, abs=3)
+            assert circuit is not None
+            assert {task["last_error"] for task in pipeline.tasks()} == {circuit["reason"]} != {""}
+            assert circuit["left"] == pytest.approx(7 if fault.name == "429" else 30, abs=3)
             assert pipeline.work().claimed == 0
-        elif outcome == "row":
-            assert set(statuses.values()) == {"pending"}
-            assert attempts(pipeline) == {1}
-            assert all(task["last_error"] for task in pipeline.tasks())
         elif outcome == "parked":
             assert set(statuses.values()) == {"failed"}
             assert {pipeline.embedding(pk)["error"] for pk in everything} == {
@@ -199,7 +195,7 @@ def live_through(
             assert statuses == {poison: "failed"} | dict.fromkeys(good, "ready")
             assert "refused" in pipeline.embedding(poison)["error"]
         if outcome not in {"provider", "ready"}:
-            assert circuit.seconds_left() == 0
+            assert circuit is None
         pipeline.check_consistent()
 
     pipeline.refresh(*[pk for pk, status in statuses.items() if status == "failed"])
@@ -232,4 +228,4 @@ def test_a_text_that_alone_makes_the_server_fail_pays_alone_R4_R5(
     task = pipeline.task(poison)
     assert task is not None
     assert (task["status"], task["attempts"], pipeline.status(poison)) == ("pending", 1, "pending")
-    assert worker.circuits["model-1"].seconds_left() == 0
+    assert pipeline.circuit() is None
