@@ -178,7 +178,8 @@ def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_res
 
 
 def test_the_storm_notices_work_that_dies_with_its_worker_R1(portal: Portal) -> None:
-    tools = portal.fill(*(f"First text {number}." for number in range(40)))
+    # So many that the storm cannot edit every tool again whose worker it has killed, which would bring it back.
+    tools = portal.fill(*(f"First text {number}." for number in range(120)))
     slow = {"EMBEDDING_PROVIDER": "tests.providers.SlowEmbedder", "EMBEDDING_BATCH_SIZE": "4"}
     # As if nothing brought back what a dead worker has claimed.
     with portal.nursery(**PATIENT, **slow, EMBEDDING_LEASE="3600") as nursery:
