@@ -109,7 +109,8 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_ROUTES = {"embeddings.tasks.ring": {"queue": "embeddings"}}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # for ever: the poll works meanwhile, and would end with the process
+# For ever: the poll works meanwhile, and would end with the process.
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 # Or else a broker whose memory is full ends the worker, and its loop with it.
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False

@@ -29,11 +29,12 @@ MAX_PAUSE = 3600.0
 """Seconds. A Retry-After of days would stop the queue for a slip of somebody's clock."""
 MAX_MESSAGE = 200
 
-TEXTS_FAULT = frozenset({400, 413, 422})
-"""The request was understood and refused: too long a text, too large a batch. The worker halves the batch."""
+FOR_GOOD = frozenset({400, 404, 413, 422})
+"""The request was understood and refused, and would be again: too long a text, too large a batch, a model that is not there.
+The worker halves the batch, and parks what is refused alone (RELIABILITY R5)."""
 UNCERTAIN = frozenset({408, 424, 500, 502, 504})
 """Texts may cause these (424 is a failed run of the model), and so may an outage: the worker's probe tells which. Every other
-status is the provider's: it is busy (429, 503), or key, address or name of the model are wrong (401, 403, 404)."""
+status is the provider's: it is busy (429, 503), or the key is wrong (401, 403)."""
 BUSY = frozenset({429, 503})
 """It will pass."""
 SECRET = frozenset({401, 403})
@@ -169,9 +170,9 @@ class Server:
         said = "" if status in SECRET else self.complaint(content)
         return ProviderError(
             f"{self.name} answered {status}{said and ': '}{said}",
-            permanent=status in TEXTS_FAULT,
-            provider_wide=status not in TEXTS_FAULT | UNCERTAIN,
-            lasting=status not in TEXTS_FAULT | UNCERTAIN | BUSY,
+            permanent=status in FOR_GOOD,
+            provider_wide=status not in FOR_GOOD | UNCERTAIN,
+            lasting=status not in FOR_GOOD | UNCERTAIN | BUSY,
             retry_after=_pause(headers),
         )
 

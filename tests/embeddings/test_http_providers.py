@@ -154,7 +154,7 @@ class TestWhoIsBlamed:
             ("reset", "uncertain"),
             ("401", "provider"),
             ("403", "provider"),
-            ("404", "provider"),
+            ("404", "text"),
             ("429", "provider"),
             ("503", "provider"),
             ("redirect", "provider"),

@@ -123,7 +123,7 @@ def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_res
     portal: Portal, tmp_path: Path, seen: Callable[..., None]
 ) -> None:
     log = tmp_path / "calls"
-    environment = {**PATIENT, "TEST_EMBEDDER_LOG": str(log)}
+    environment = {**PATIENT, "TEST_EMBEDDER_LOG": str(log), "EMBEDDING_BATCH_SIZE": "8"}
     tools = portal.fill(*(f"First text {number}." for number in range(scaled(TOOLS))))
     with ExitStack() as stack:
         clocks: list[dict[str, str]] = [{}, wrong_clock(+10), wrong_clock(-10)]
