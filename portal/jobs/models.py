@@ -296,6 +296,27 @@ class Job(TenantModel):
     def can_retry(self) -> bool:
         return self.shown_state in CAN_RETRY and self.failed > 0
 
+    def as_dict(self) -> dict[str, Any]:
+        """The job in JSON's types, for the API and the commands; times are RFC 3339."""
+        progress = self.progress
+        times = {name: getattr(self, name) for name in ("created_at", "started_at", "finished_at")}
+        return {
+            "id": str(self.pk),
+            "kind": self.kind,
+            "title": self.title,
+            "state": self.shown_state,
+            "stage": self.stage,
+            "requested_by": self.requested_by,
+            "total": progress.total,
+            "done": progress.done,
+            "failed": progress.failed,
+            "skipped": progress.skipped,
+            "rate": progress.rate,
+            "eta_seconds": progress.eta_seconds,
+            "error": self.error or None,
+            **{name: at and at.isoformat().replace("+00:00", "Z") for name, at in times.items()},
+        }
+
     @property
     def log_lines(self) -> list[LogLine]:
         return [LogLine(datetime.fromisoformat(line["at"]), line["text"]) for line in self.log]

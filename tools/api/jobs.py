@@ -85,25 +85,9 @@ def address(pk: UUID) -> str:
 
 def job_state(job: Job) -> dict[str, Any]:
     """A job as callers see it."""
-    progress = job.progress
     allowed = {"cancel": job.can_cancel, "resume": job.can_resume, "retry-failed": job.can_retry}
     return {
-        "id": str(job.pk),
-        "kind": job.kind,
-        "title": job.title,
-        "state": job.shown_state,
-        "stage": job.stage,
-        "requested_by": job.requested_by,
-        "total": progress.total,
-        "done": progress.done,
-        "failed": progress.failed,
-        "skipped": progress.skipped,
-        "rate": progress.rate,
-        "eta_seconds": progress.eta_seconds,
-        "error": job.error or None,
-        "created_at": job.created_at,
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
+        **job.as_dict(),
         "links": {
             "self": address(job.pk),
             "errors": f"{address(job.pk)}/errors",

@@ -65,7 +65,7 @@ class Command(JobCommand):
             f"{job.pk}  {job.created_at:%Y-%m-%d %H:%M}  {job.shown_state:<10} {job.title}: {job.progress}"
             for job in rows
         )
-        self.show(options, {"jobs": [as_dict(job) for job in rows]}, text or "There are no jobs.")
+        self.show(options, {"jobs": [job.as_dict() for job in rows]}, text or "There are no jobs.")
 
     def _show(self, job: Job, options: dict[str, Any]) -> None:
         with job.in_tenant():
@@ -80,24 +80,4 @@ class Command(JobCommand):
         ]
         failures = [{"error": group.error, "count": group.count, "labels": group.labels} for group in groups]
         log = [{"at": line.at.isoformat(), "text": line.text} for line in job.log_lines]
-        self.show(options, {**as_dict(job), "failures": failures, "log": log}, "\n".join(lines))
-
-
-def as_dict(job: Job) -> dict[str, Any]:
-    progress = job.progress
-    return {
-        "id": str(job.pk),
-        "kind": job.kind,
-        "title": job.title,
-        "state": job.shown_state,
-        "stage": job.stage,
-        "requested_by": job.requested_by,
-        "total": progress.total,
-        "done": progress.done,
-        "failed": progress.failed,
-        "skipped": progress.skipped,
-        "rate": progress.rate,
-        "eta_seconds": progress.eta_seconds,
-        "error": job.error or None,
-        "created_at": job.created_at.isoformat(),
-    }
+        self.show(options, {**job.as_dict(), "failures": failures, "log": log}, "\n".join(lines))
