@@ -120,6 +120,17 @@ def test_files_that_refer_to_each_other_in_circles_are_read_once_SYN_1() -> None
         (b"\x1f\x8b nothing", "cannot be read as an archive"),
         (zipped({f"{n}.json": {} for n in range(1001)}), "more than 1,000 files"),
     ],
+    ids=[
+        "a readme",
+        "no document",
+        "two documents",
+        "cut json",
+        "cut zip",
+        "cut tar",
+        "no zip",
+        "no gzip",
+        "many files",
+    ],
 )
 def test_an_archive_that_does_not_hold_one_document_is_refused_SYN_1(raw: bytes, said: str) -> None:
     with pytest.raises(DocumentRefused, match=said):
