@@ -114,6 +114,13 @@ def test_told_to_end_it_leaves_the_job_to_a_worker_R18(
     assert desk.labelled() == desk.find(job.pk).cursor["queued"]
 
 
+def test_it_waits_for_what_a_write_has_asked_for_too_EMB_8(pipeline: Pipeline, command: Start) -> None:
+    pipeline.add("Has a task already, which is no part of the job.")
+    code, said, errors = ended(command("backfill_embeddings", "--wait", "--json", "--no-progress"), pipeline)
+    counts = json.loads(said)
+    assert (code, counts["queued"], counts["pending"], counts["ready"]) == (0, 0, 0, 1), errors
+
+
 def test_failures_are_summed_up_and_the_exit_code_says_so_EMB_8(
     pipeline: Pipeline, command: Start, use: Callable[..., Any]
 ) -> None:

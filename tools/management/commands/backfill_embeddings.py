@@ -3,6 +3,8 @@ show. Without --wait it leaves the job to a worker once all is queued; workers d
 
 from __future__ import annotations
 
+import signal
+import time
 from typing import Any
 from uuid import UUID
 
@@ -81,7 +83,21 @@ class Command(JobCommand):
         if interrupted and job.shown_state == JobState.CANCELLED:
             self.say(f"Stopped. Go on with: manage.py backfill_embeddings --resume {job.pk}")
             return INTERRUPTED
+        if options["wait"] and job.shown_state != JobState.QUEUED and not self._all_embedded(job):
+            return INTERRUPTED
         return self._end(job, options)
+
+    def _all_embedded(self, job: Job) -> bool:
+        """Waits for what edits and imports have asked for, too, which is no part of the job; False if Ctrl-C ended it."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        try:
+            while True:
+                with job.in_tenant():
+                    if not backfill.counts(embedding.ENTITY, entity_table=Tool._meta.db_table).pending:
+                        return True
+                time.sleep(0.5)
+        except KeyboardInterrupt:
+            return False
 
     def _args(self, options: dict[str, Any]) -> dict[str, Any]:
         return {
