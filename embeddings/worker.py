@@ -11,14 +11,13 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import partial
 from uuid import UUID
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import OperationalError, connection
 
 from embeddings import circuits, claims, registry, slots, wishes
 from embeddings.claims import Embedded, Fronts, Task
@@ -30,6 +29,7 @@ from embeddings.slots import Slot
 from embeddings.tally import tally
 from embeddings.text import source_hash
 from portal.jobs import alive
+from portal.jobs.loop import WorkLoop, heartbeat
 from portal.tenancy.context import tenant_context
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 PROBE = "warm-up"
 """A text that no provider has a reason to refuse."""
 LOOK_SECONDS = 1.0
-SECONDS_TO_FINISH = 1.0  # half of what the supervisor grants a process that is told to end
 
 
 @dataclass(slots=True)
@@ -125,7 +124,12 @@ def drain(
             break
         batches = None if batches is None else batches - 1
         run.done.claimed += len(tasks)
-        with _heartbeat(tasks):
+        with heartbeat(
+            partial(claims.extend, tasks),
+            seconds=settings.EMBEDDING_LEASE / 3,
+            name="embedding-heartbeat",
+            trouble=f"The lease of {len(tasks)} embedding tasks could not be renewed",
+        ):
             for entity, own in _alike(tasks):
                 try:
                     _work(run, entity, own)
@@ -137,29 +141,6 @@ def drain(
         tally.write()
     tally.write(now=run.done.claimed > 0)
     return run.done
-
-
-@contextmanager
-def _heartbeat(tasks: Sequence[Task]) -> Iterator[None]:
-    """Renews the lease of what is claimed, from a thread of its own, because the model blocks this one (rule 9)."""
-    over = threading.Event()
-
-    def beat() -> None:
-        while not over.wait(settings.EMBEDDING_LEASE / 3):
-            try:
-                claims.extend(tasks)
-            except DatabaseError as error:
-                log.warning("The lease of %d embedding tasks could not be renewed: %s", len(tasks), error)
-            finally:
-                connection.close()
-
-    thread = threading.Thread(target=beat, name="embedding-heartbeat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _work(run: _Run, entity: EmbeddedEntity, tasks: list[Task]) -> None:
@@ -296,66 +277,30 @@ def retry_delay(attempts: int) -> float:
     return ceiling * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 
 
-class Loop(threading.Thread):
-    """Drains for ever, at every bell and without any: what both doors run. Errors are logged, and the loop goes on.
+class Loop(WorkLoop):
+    """Drains the work table: what both doors run."""
 
-    A thread of its own, so that it needs neither Celery's consumer nor its broker, and so that a signal's handler never
-    touches an Event that its own thread waits for.
-    """
-
-    running: ClassVar[Loop | None] = None
+    queue = alive.EMBEDDINGS
 
     def __init__(self) -> None:
-        super().__init__(name="embedding-worker", daemon=True)
-        self._ended = threading.Event()
-        self._bell = threading.Event()
+        super().__init__()
         self._claimed: list[Task] = []
         self._fronts = Fronts()
 
-    def run(self) -> None:
-        Loop.running = self
-        with alive.beating(alive.EMBEDDINGS):
-            self._protected(reconcile)
-            while not self._ended.is_set():
-                self._bell.clear()
-                self._protected(lambda: drain(stop=self._ended, claimed=self._claimed, fronts=self._fronts))
-                if not self._ended.is_set():
-                    self._bell.wait(self._pause())
-        Loop.running = None
+    def begin(self) -> None:
+        reconcile()
 
-    def _pause(self) -> float:
+    def work(self) -> None:
+        drain(stop=self.ended, claimed=self._claimed, fronts=self._fronts)
+
+    def pause(self) -> float:
         """Seconds until the next poll, or until a provider that is down is tried again, if that is sooner."""
         waits: list[float | None] = []
-        self._protected(lambda: waits.extend(circuits.counted("passage").values()))
+        self.protected(lambda: waits.extend(circuits.counted("passage").values()))
         # A try that is due already is one that this process cannot make, or it would have made it.
         return min(
             [settings.EMBEDDING_POLL, *(max(wait, 0.01) for wait in waits if wait is not None and wait > 0)]
         )
 
-    def ring(self) -> None:
-        """There is work: ends the pause."""
-        self._bell.set()
-
-    def end(self) -> None:
-        """No new work from now on."""
-        self._ended.set()
-        self._bell.set()
-
-    def finish(self) -> None:
-        """Ends, waits a moment for the provider call in hand, and gives its tasks back if that is not enough."""
-        self.end()
-        self.join(SECONDS_TO_FINISH)
-        if self.is_alive():
-            self._protected(lambda: claims.release(self._claimed))
-
-    @staticmethod
-    def _protected(step: Callable[[], object]) -> None:
-        try:
-            step()
-        except (OperationalError, InterfaceError) as error:
-            # A database that restarts must not end the worker, nor fill its log.
-            log.warning("The database cannot be reached: %s", " ".join(str(error).split()))
-        except Exception:
-            log.exception("The embedding worker met an unexpected error; going on.")
-        finally:
-            connection.close()  # back to the pool, which replaces it if the database went away
+    def give_back(self) -> None:
+        claims.release(self._claimed)

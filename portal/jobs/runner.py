@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import ClassVar
+from collections.abc import Callable
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError
 
 from portal.jobs import alive, kinds
 from portal.jobs.context import Context
 from portal.jobs.errors import LostClaim
+from portal.jobs.loop import WorkLoop, heartbeat
 from portal.jobs.models import MAX_ATTEMPTS, Job, JobState
 
 log = logging.getLogger(__name__)
-
-SECONDS_TO_FINISH = 1.0  # half of what the supervisor grants a process that is told to end
 
 OnProgress = Callable[[Context], None]
 
@@ -32,10 +29,20 @@ def run(job: Job, stop: threading.Event, on_progress: OnProgress = lambda _: Non
     """Works on a claimed job until it is over, cancelled, or `stop` is set; then it is given back with its cursor."""
     context = Context(job, stop, on_progress)
     try:
-        with _heartbeat(job):
+        with heartbeat(
+            lambda: _beat(job),
+            seconds=settings.JOB_LOST_SECONDS / alive.BEATS,
+            name="job-heartbeat",
+            trouble=f"Job {job.pk} cannot say that it lives",
+        ):
             _work(context)
     except LostClaim:
         log.warning("Job %s was taken from this process, which writes nothing more of it.", job.pk)
+
+
+def _beat(job: Job) -> None:
+    with job.in_tenant():
+        Job.objects.beat(job)
 
 
 def _work(context: Context) -> None:
@@ -74,94 +81,31 @@ def _sentence(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-@contextmanager
-def _heartbeat(job: Job) -> Iterator[None]:
-    """Says that the job lives, from a thread and connection of its own, because a batch may block this one."""
-    over = threading.Event()
+class Loop(WorkLoop):
+    """Runs jobs. Told to end, it lets the batch in hand be the last one; over its head the job is given back, and the fence
+    undoes what it was doing."""
 
-    def beat() -> None:
-        while not over.wait(settings.JOB_LOST_SECONDS / alive.BEATS):
-            try:
-                with job.in_tenant():
-                    Job.objects.beat(job)
-            except DatabaseError as error:
-                log.warning("Job %s cannot say that it lives: %s", job.pk, error)
-            finally:
-                connection.close()
-
-    thread = threading.Thread(target=beat, name="job-heartbeat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-class Loop(threading.Thread):
-    """Runs jobs for ever, at every bell and without any. Errors are logged, and the loop goes on.
-
-    A thread of its own, for the reasons of embeddings.worker.Loop.
-    """
-
-    running: ClassVar[Loop | None] = None
+    queue = alive.JOBS
 
     def __init__(self) -> None:
-        super().__init__(name="job-runner", daemon=True)
-        self._stop_work = threading.Event()
-        self._bell = threading.Event()
+        super().__init__()
         self._job: Job | None = None
 
-    def run(self) -> None:
-        Loop.running = self
-        with alive.beating(alive.JOBS):
-            while not self._stop_work.is_set():
-                self._bell.clear()
-                self._protected(self._run_all)
-                if not self._stop_work.is_set():
-                    self._bell.wait(settings.JOB_POLL)
-        Loop.running = None
-
-    def _run_all(self) -> None:
+    def work(self) -> None:
         Job.of_everyone.lose()
-        while not self._stop_work.is_set():
+        while not self.ended.is_set():
             names = [kind.name for kind in kinds.all_kinds()]
             self._job = Job.of_everyone.claim(kinds=names)
             if self._job is None:
                 return
-            run(self._job, self._stop_work)
+            run(self._job, self.ended)
             self._job = None
 
-    def ring(self) -> None:
-        """There is work: ends the pause."""
-        self._bell.set()
+    def pause(self) -> float:
+        seconds: float = settings.JOB_POLL
+        return seconds
 
-    def end(self) -> None:
-        """The batch in hand is the last one."""
-        self._stop_work.set()
-        self._bell.set()
-
-    def finish(self) -> None:
-        """Ends, waits a moment for the batch in hand, and gives the job back over its head if that is not enough: the fence
-        undoes what it was doing."""
-        self.end()
-        self.join(SECONDS_TO_FINISH)
-        job = self._job
-        if self.is_alive() and job is not None:
-            self._protected(lambda: _give_back(job))
-
-    @staticmethod
-    def _protected(step: Callable[[], object]) -> None:
-        try:
-            step()
-        except (OperationalError, InterfaceError) as error:
-            log.warning("The database cannot be reached: %s", " ".join(str(error).split()))
-        except Exception:
-            log.exception("The job runner met an unexpected error; going on.")
-        finally:
-            connection.close()
-
-
-def _give_back(job: Job) -> None:
-    with job.in_tenant():
-        Job.objects.give_back(job)
+    def give_back(self) -> None:
+        if (job := self._job) is not None:
+            with job.in_tenant():
+                Job.objects.give_back(job)
