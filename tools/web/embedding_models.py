@@ -6,6 +6,7 @@ the buttons.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.contrib import messages
@@ -97,14 +98,9 @@ def switch_model(request: PageRequest) -> HttpResponse:
     """Lets the named model serve, after a question. Pressing twice changes nothing more."""
     _superuser(request)
     if request.method == "POST":
-        try:
-            slot = slots.switch(request.POST.get("model", ""))
-            messages.success(
-                request, f"{slot.model} serves now. The other model's vectors are kept for the way back."
-            )
-        except SlotError as error:
-            messages.error(request, str(error))
-        return redirect("models")
+        return _carry_out(
+            request, slots.switch, "serves now. The other model's vectors are kept for the way back."
+        )
     kept = slots.kept()
     if len(kept) < 2:
         return redirect("models")
@@ -126,14 +122,7 @@ def drop_model(request: PageRequest) -> HttpResponse:
     """Gives the model up that does not serve, after a question. The workers delete its vectors."""
     _superuser(request)
     if request.method == "POST":
-        try:
-            gone = slots.drop(request.POST.get("model", ""))
-            messages.success(
-                request, f"{gone.model} is given up. The workers delete its vectors within minutes."
-            )
-        except SlotError as error:
-            messages.error(request, str(error))
-        return redirect("models")
+        return _carry_out(request, slots.drop, "is given up. The workers delete its vectors within minutes.")
     kept = slots.kept()
     if len(kept) < 2:
         return redirect("models")
@@ -146,6 +135,17 @@ def drop_model(request: PageRequest) -> HttpResponse:
         button=f"Drop {kept[1].model}",
         dangerous=True,
     )
+
+
+def _carry_out(request: PageRequest, change: Callable[[str], Slot], said: str) -> HttpResponse:
+    """Changes the slot of the model that the form means, and says what became of it, or why nothing did."""
+    try:
+        slot = change(request.POST.get("model", ""))
+    except SlotError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"{slot.model} {said}")
+    return redirect("models")
 
 
 def _ask(request: PageRequest, *, model: str, **question: object) -> HttpResponse:
