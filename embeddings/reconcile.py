@@ -13,7 +13,7 @@ from django.db import connection
 
 from embeddings import circuits, registry, slots, wishes
 from embeddings.slots import Slot
-from portal.tenancy.context import current_tenant, tenant_context
+from portal.tenancy.context import current_tenant, tenant_context, tenant_ids
 
 LIMIT = 1000
 
@@ -21,15 +21,12 @@ LIMIT = 1000
 def reconcile() -> int:
     """Queues what is `pending` without a live task, and what only the serving slot has, in every tenant; returns how many.
     Needs the worker's login."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM tenancy_tenant ORDER BY id")
-        tenants = [row[0] for row in cursor.fetchall()]
     serving, *others = slots.kept()
     slots.clear_dropped()
     models = [slot.model for slot in (serving, *others)]
     circuits.forget(but=models)
     repaired = 0
-    for tenant_id in tenants:
+    for tenant_id in tenant_ids():
         for entity in registry.all_entities():
             with tenant_context(tenant_id):
                 _prune(entity, models)

@@ -21,7 +21,7 @@ from embeddings import circuits, registry
 from embeddings.models import EmbeddingModel
 from embeddings.providers import EmbeddingProvider, ProviderError, get_provider
 from embeddings.registry import EmbeddedEntity
-from portal.tenancy.context import current_tenant, tenant_context
+from portal.tenancy.context import current_tenant, tenant_context, tenant_ids
 
 MAX_MISSING = 0.005
 """The share of the serving vectors that the slot which is to serve next may lack: failed ones (EMB-10), or of edits that
@@ -161,10 +161,7 @@ def _counted(now: Slot, then: Slot) -> Completeness:
 
 def _in_every_tenant() -> Iterator[EmbeddedEntity]:
     """Each entity type, inside the context of each tenant in turn."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM tenancy_tenant ORDER BY id")
-        tenants = [row[0] for row in cursor.fetchall()]
-    for tenant_id in tenants:
+    for tenant_id in tenant_ids():
         for entity in registry.all_entities():
             with tenant_context(tenant_id):
                 yield entity

@@ -22,9 +22,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.problems import Problem
-from portal.tenancy.context import tenant_context
+from portal.tenancy.context import tenant_context, tenant_ids
 from portal.tenancy.keys import Caller
-from portal.tenancy.models import IDEMPOTENCY_KEY_LENGTH, IdempotencyKey, Tenant
+from portal.tenancy.models import IDEMPOTENCY_KEY_LENGTH, IdempotencyKey
 
 HEADER = "Idempotency-Key"
 KEPT = timedelta(hours=24)
@@ -129,7 +129,7 @@ def _digest(data: Any) -> bytes:
 def prune_idempotency_keys() -> int:
     """Deletes what is older than 24 hours in every tenant, as the worker, who alone sees them all; returns how many."""
     pruned = 0
-    for tenant_id in list(Tenant.objects.order_by("id").values_list("id", flat=True)):
+    for tenant_id in tenant_ids():
         with tenant_context(tenant_id):
             pruned += IdempotencyKey.objects.filter(created_at__lte=Now() - KEPT).delete()[0]
     return pruned

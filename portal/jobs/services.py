@@ -16,8 +16,7 @@ from portal.jobs import bell, kinds
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, WrongState
 from portal.jobs.kinds import Estimate, JobKind
 from portal.jobs.models import ACTIVE, Job, JobFailure, JobQuerySet, JobState
-from portal.tenancy.context import tenant_context
-from portal.tenancy.models import Tenant
+from portal.tenancy.context import tenant_context, tenant_ids
 
 KEPT = timedelta(days=90)
 EXAMPLES = 5
@@ -179,7 +178,7 @@ def prune_jobs(older_than: timedelta = KEPT) -> int:
     """Deletes jobs that ended longer ago, in every tenant, as the worker, who alone sees them all; returns how many."""
     pruned = 0
     ended = Coalesce("finished_at", "heartbeat_at", "created_at")  # one that was lost never finished
-    for tenant_id in list(Tenant.objects.order_by("id").values_list("id", flat=True)):
+    for tenant_id in tenant_ids():
         with tenant_context(tenant_id):
             over = Job.objects.exclude(state__in=ACTIVE).alias(ended=ended)
             pruned += over.filter(ended__lt=Now() - older_than).delete()[1].get("jobs.Job", 0)

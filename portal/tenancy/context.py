@@ -38,6 +38,13 @@ def _tell_database(tenant_id: UUID | None) -> None:
         cursor.execute("SELECT set_config('portal.tenant', %s, true)", [str(tenant_id or "")])
 
 
+def tenant_ids() -> list[UUID]:
+    """Every tenant, for what is done in each of them in turn; needs a login that may list them (the worker's, the owner's)."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM tenancy_tenant ORDER BY id")
+        return [row[0] for row in cursor.fetchall()]
+
+
 @contextmanager
 def tenant_context(tenant_id: UUID) -> Iterator[None]:
     """Opens a transaction in which `tenant_id` is the only tenant that exists; nests, and restores the outer one.
