@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import ssl
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -19,6 +19,7 @@ import httpcore
 from django.core.exceptions import ImproperlyConfigured
 
 from embeddings.providers.base import Kind, ProviderError
+from portal.deadline import DeadlineBackend
 
 CONNECT_SECONDS = 5.0
 QUERY_SECONDS = 0.8
@@ -39,54 +40,6 @@ BUSY = frozenset({429, 503})
 """It will pass."""
 SECRET = frozenset({401, 403})
 """What comes with these may repeat parts of a key, so that it is not shown."""
-
-
-class _Deadline(httpcore.NetworkStream):
-    """A stream that ends at a time: a timeout of each read alone lets a server send a byte now and then for ever."""
-
-    def __init__(self, stream: httpcore.NetworkStream, at: float) -> None:
-        self._stream, self._at = stream, at
-
-    def _within(self, timeout: float | None) -> float:
-        left = self._at - time.monotonic()
-        return max(0.001, min(left, timeout or left))
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        # Data that has arrived would be read however late it is, so the time is looked at first.
-        if time.monotonic() >= self._at:
-            raise httpcore.ReadTimeout
-        return self._stream.read(max_bytes, self._within(timeout))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, self._within(timeout))
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        return _Deadline(
-            self._stream.start_tls(ssl_context, server_hostname, self._within(timeout)), self._at
-        )
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
-class _Backend(httpcore.SyncBackend):
-    def __init__(self, at: float) -> None:
-        self._at = at
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
-        return _Deadline(super().connect_tcp(host, port, timeout, local_address, socket_options), self._at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +85,7 @@ class Server:
             # which would look like a fault of the texts.
             with (
                 httpcore.ConnectionPool(
-                    ssl_context=_trust(), network_backend=_Backend(deadline), retries=0
+                    ssl_context=_trust(), network_backend=DeadlineBackend(deadline), retries=0
                 ) as pool,
                 pool.stream(
                     "POST",

@@ -4,7 +4,6 @@ opened, not when the URL is read, and a redirect is an answer like any other tha
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 import httpcore
 from django.conf import settings
 
+from portal.deadline import DeadlineBackend
 from tools.imports.addresses import Forbidden, judged
 
 CONNECT_SECONDS = 5.0
@@ -30,40 +30,8 @@ UNREACHABLE = "The address cannot be reached. Only public addresses over http or
 _SLOW = f"The document took more than {WHOLE_SECONDS:.0f} s to arrive."
 
 
-class _TimedStream(httpcore.NetworkStream):
-    """A stream that ends at the deadline: a timeout of each read alone lets a server send a byte now and then for ever."""
-
-    def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
-        self._stream, self._deadline = stream, deadline
-
-    def _within(self, timeout: float | None) -> float:
-        left = self._deadline - time.monotonic()
-        return max(0.001, min(left, timeout or left))
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, self._within(timeout))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, self._within(timeout))
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        secure = self._stream.start_tls(ssl_context, server_hostname, self._within(timeout))
-        return _TimedStream(secure, self._deadline)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
-class _GuardedBackend(httpcore.SyncBackend):
+class _GuardedBackend(DeadlineBackend):
     """Opens sockets to public addresses and to IMPORT_ALLOWED_HOSTS only."""
-
-    def __init__(self, deadline: float) -> None:
-        self._deadline = deadline
 
     def connect_tcp(
         self,
@@ -77,8 +45,7 @@ class _GuardedBackend(httpcore.SyncBackend):
             address = judged(host, port, allowed=settings.IMPORT_ALLOWED_HOSTS)
         except Forbidden:
             raise FetchRefused(UNREACHABLE) from None
-        stream = super().connect_tcp(address, port, timeout, local_address, socket_options)
-        return _TimedStream(stream, self._deadline)
+        return super().connect_tcp(address, port, timeout, local_address, socket_options)
 
 
 def document(url: str) -> bytes:
