@@ -68,8 +68,9 @@ _SCOPES = [
 
 
 def tools(count: int) -> list[dict[str, Any]]:
-    """`count` tools with distinct ids, in the line format of import_tools."""
-    return list(itertools.islice(_real() if REAL.is_dir() else _made_up(), count))
+    """`count` tools with distinct ids, in the line format of import_tools; made up where there are no more real ones."""
+    real = _real() if REAL.is_dir() else iter(())
+    return list(itertools.islice(itertools.chain(real, _made_up()), count))
 
 
 def questions(count: int, seed: int = 1) -> list[str]:

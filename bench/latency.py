@@ -19,7 +19,6 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,10 @@ import psycopg
 
 from bench import corpus
 from bench.quality import percentile
-from bench.stack import ROOT, Client, Stack, stack
+from bench.results import write
+from bench.stack import Client, Stack, stack
 from embeddings.providers.onnx_model import MODEL
 
-RESULTS = ROOT / "bench" / "results" / "latency.json"
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 SEARCHES = int(os.environ.get("BENCH_SEARCHES", "300"))  # of each side in a round
 SAVES = int(os.environ.get("BENCH_SAVES", "100"))
@@ -258,9 +257,7 @@ def main() -> int:
             print(f"search {size:7,d} {results[f'search_{size}']}", flush=True)
         results["save"] = save(portal, keys[SIZES[0]])
         print(f"save          {results['save']}", flush=True)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {Path(RESULTS).relative_to(ROOT)}")
+    write("latency", results)
     return 0
 
 

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.results import write
 from bench.stack import ROOT, Client, Stack, stack
 
-RESULTS = ROOT / "bench" / "results" / "quality.json"
 DEMO_QUESTIONS = ROOT / "tools" / "demo" / "questions.jsonl"
 TOP_K = 10
 MAX_QUERY = 2000
@@ -133,9 +133,7 @@ def main(folder: Path) -> int:
         show("demo", results, ask(load_demo(portal), lines(DEMO_QUESTIONS)))
         for one in found:
             show(one.name, results, ask(load(portal, one), lines(one / "queries.jsonl")))
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {RESULTS.relative_to(ROOT)}")
+    write("quality", results)
     return 0
 
 

@@ -25,9 +25,9 @@ import psycopg
 
 from bench.latency import load, ok, tenant_id
 from bench.quality import percentile
+from bench.results import write
 from bench.stack import ROOT, Client, Stack, stack
 
-RESULTS = ROOT / "bench" / "results" / "queue.json"
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 BACKFILL = int(os.environ.get("BENCH_BACKFILL", "1600"))
 TASKS = int(os.environ.get("BENCH_TASKS", "10000"))
@@ -215,9 +215,7 @@ def main() -> int:
         time.sleep(5)
         results["poll"] = lag(portal, key, 3)
         print(f"poll          {results['poll']}", flush=True)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {RESULTS.relative_to(ROOT)}")
+    write("queue", results)
     return 0
 
 

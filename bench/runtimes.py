@@ -6,7 +6,6 @@ round by round in turn, and the median round counts; onnx, which the portal runs
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import sys
@@ -14,12 +13,11 @@ import time
 from typing import Any
 
 from bench import corpus
-from bench.stack import ROOT
+from bench.results import write
 from embeddings.providers.base import EmbeddingProvider
 from embeddings.providers.sentence_transformers import SentenceTransformers
 from embeddings.providers.torch_runtime import TorchRuntime
 
-RESULTS = ROOT / "bench" / "results" / "runtimes.json"
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 BATCH = 32
 PASSAGES, QUERIES = 10 * BATCH, 100
@@ -78,9 +76,7 @@ def main() -> int:
     results = measure()
     for name, figures in results.items():
         print(f"{name:14} {figures}", flush=True)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {RESULTS.relative_to(ROOT)}")
+    write("runtimes", results)
     return 0
 
 
