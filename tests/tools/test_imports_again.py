@@ -11,7 +11,7 @@ from django.db import connection
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import INPUTS, OPENAPI, document, import_document
+from tests.tools.documents import INPUTS, OPENAPI, document, import_document, needs_inputs
 from tools import services
 from tools.errors import CatalogueError
 from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool, ToolEmbedding
@@ -64,6 +64,7 @@ def edit(tenant: Tenant, tool_id: str = "a", **changes: Any) -> Tool:
         return services.update_tool(pk=now.pk, expected_version=now.version, changes=changes, actor="olga")
 
 
+@needs_inputs
 @pytest.mark.parametrize(
     ("name", "count"),
     [
@@ -113,6 +114,7 @@ def test_syn_5_an_override_is_not_rewritten_by_an_unchanged_document(committed: 
     assert fingerprints(committed) == before
 
 
+@needs_inputs
 def test_done_when_2_two_petstore_files_are_two_sources(committed: Tenant) -> None:
     for name in ("petstore-3.0.yaml", "petstore-2.0.json"):
         call_command("import_openapi", str(OPENAPI / name), "--tenant", committed.slug)
@@ -122,6 +124,7 @@ def test_done_when_2_two_petstore_files_are_two_sources(committed: Tenant) -> No
         assert Tool.objects.count() == 40
 
 
+@needs_inputs
 def test_case_01_the_same_operation_id_in_two_apis_stays_apart(committed: Tenant) -> None:
     folder = INPUTS / "cases" / "01-same-operationid-two-apis"
     import_document(committed, (folder / "shop.json").read_bytes(), "shop")
@@ -136,6 +139,7 @@ def test_case_01_the_same_operation_id_in_two_apis_stays_apart(committed: Tenant
     assert set(first) <= set(fingerprints(committed)["tools_tool"])
 
 
+@needs_inputs
 def test_case_42_texts_with_nul_are_stored_without_and_the_document_to_the_byte(committed: Tenant) -> None:
     raw = (INPUTS / "cases" / "42-nul-and-control-characters" / "doc.json").read_bytes()
     report = import_document(committed, raw)

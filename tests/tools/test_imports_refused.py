@@ -15,7 +15,7 @@ from django.db import connection
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import INPUTS, document, import_document
+from tests.tools.documents import INPUTS, document, import_document, needs_inputs
 from tests.tools.test_imports_again import fingerprints
 from tools import services
 from tools.errors import Busy, CatalogueError, Invalid
@@ -269,6 +269,7 @@ def test_import_tools_refuses_a_namespace_that_there_cannot_be(committed: Tenant
         import_lines(committed, lines({"id": "a"}), namespace="x" * 101)
 
 
+@needs_inputs
 def test_a_real_set_of_tools_is_imported_and_imported_again(committed: Tenant, capsys: Capture) -> None:
     path = str(INPUTS.parent / "retrieval" / "metatool" / "tools.jsonl")
     code, out, err = run(capsys, "import_tools", path, "--tenant", committed.slug, "--json")
