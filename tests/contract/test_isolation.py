@@ -324,7 +324,7 @@ def test_sec_1_without_a_tenant_the_orm_says_so(db: None) -> None:
         Tool.objects.filter(name="x").update(name="y")
 
 
-def test_sec_1_the_worker_sees_tools_of_its_tenant_only_and_can_write_none(
+def test_sec_1_the_worker_sees_and_syncs_the_tools_of_its_tenant_only(
     committed: Tenant, make_tenant: Any
 ) -> None:
     from tools import services
@@ -337,5 +337,8 @@ def test_sec_1_the_worker_sees_tools_of_its_tenant_only_and_can_write_none(
         assert worker.execute("SELECT count(*) FROM embeddings_embeddingtask").fetchone() == (2,)
         worker.execute("SELECT set_config('portal.tenant', %s, true)", [str(committed.pk)])
         assert worker.execute("SELECT tool_id FROM tools_tool").fetchall() == [(f"of {committed.slug}",)]
+        worker.execute("UPDATE tools_tool SET name = 'mine'")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            worker.execute("UPDATE tools_tool SET name = 'mine'")
+            worker.execute("UPDATE tools_toolevent SET name = 'mine'")
+    with tenant_context(other.pk):
+        assert Tool.objects.get().name == "t"

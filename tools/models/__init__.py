@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from tools.models.embedding import ToolEmbedding
-from tools.models.override import ManualOverride
-from tools.models.source import DOCUMENT_KINDS, Endpoint, Source, SourceDocument, SourceKind
+from tools.models.override import PARAMETER_PREFIX, ManualOverride
+from tools.models.server import Health, McpServer
+from tools.models.source import (
+    DOCUMENT_KINDS,
+    Endpoint,
+    Layer,
+    Schedule,
+    Source,
+    SourceDocument,
+    SourceKind,
+)
+from tools.models.sync import Action, Sync, SyncChange, SyncState
 from tools.models.tool import (
     OVERRIDABLE_FIELDS,
     DescriptionSource,
@@ -17,13 +27,22 @@ from tools.models.tool import (
 __all__ = [
     "DOCUMENT_KINDS",
     "OVERRIDABLE_FIELDS",
+    "PARAMETER_PREFIX",
+    "Action",
     "DescriptionSource",
     "Endpoint",
+    "Health",
+    "Layer",
     "Lifecycle",
     "ManualOverride",
+    "McpServer",
+    "Schedule",
     "Source",
     "SourceDocument",
     "SourceKind",
+    "Sync",
+    "SyncChange",
+    "SyncState",
     "Tool",
     "ToolEmbedding",
     "ToolType",

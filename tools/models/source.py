@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
 from portal.tenancy.models import TenantModel
 from tools.models.history import track
+from tools.models.server import McpServer
 
 SLUG_PATTERN = r"^[a-z0-9][a-z0-9._-]*$"
 
@@ -25,7 +26,24 @@ class SourceKind(models.TextChoices):
 DOCUMENT_KINDS = [(kind.value, kind.label) for kind in SourceKind if kind != SourceKind.MANUAL]
 
 
-@track(exclude=["updated_at"])
+class Schedule(models.TextChoices):
+    """How often a source is read anew by itself."""
+
+    NEVER = "", "Never"
+    HOURLY = "hourly", "Every hour"
+    DAILY = "daily", "Every day"
+    WEEKLY = "weekly", "Every week"
+
+
+class Layer(models.TextChoices):
+    """Whose words a document's are, least to most telling; an operator's override counts more than all of them."""
+
+    EXTRACTION = "extraction", "Extraction"  # OpenAPI, an MCP server's list, a file of tools
+    API = "api", "LightAPI of the API"
+    ENDPOINT = "endpoint", "LightAPI of an endpoint"
+
+
+@track(exclude=["updated_at", "synced_at", "next_sync_at", "failures", "last_error"])
 class Source(TenantModel):
     """What an import reads. Its slug is the namespace of the tools that come from it."""
 
@@ -38,15 +56,30 @@ class Source(TenantModel):
     title = models.CharField(max_length=300, blank=True, default="")
     kind = models.CharField(max_length=10, choices=SourceKind.choices)
     url = models.URLField(max_length=2048, blank=True, default="")
+    # Where the tools of an MCP source are asked for.
+    server = TenantForeignKey(
+        McpServer, on_delete=models.RESTRICT, null=True, blank=True, related_name="sources"
+    )
     # Later syncs overwrite what operators edited; the edit form says so (SYN-5).
     sync_wins = models.BooleanField(default=False, verbose_name="sync wins over edits")
+    schedule = models.CharField(max_length=10, choices=Schedule.choices, blank=True, default=Schedule.NEVER)
+    # A scheduled sync is applied by itself, unless more than a fifth of the tools would vanish.
+    auto_apply = models.BooleanField(default=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     updated_at = models.DateTimeField(db_default=Now(), editable=False)
+    synced_at = models.DateTimeField(null=True, editable=False)  # last read without an error
+    next_sync_at = models.DateTimeField(null=True, editable=False)
+    failures = models.PositiveIntegerField(default=0, editable=False)  # in a row
+    last_error = models.TextField(blank=True, default="", editable=False)
 
     class Meta(TenantModel.Meta):
         ordering = ("slug",)
         constraints: ClassVar[list[models.BaseConstraint]] = [
             *TenantModel.Meta.constraints,
+            CompositeForeignKey(column="server_id", table="tools_mcpserver", name="source_server"),
+            models.CheckConstraint(
+                condition=models.Q(schedule__in=Schedule.values), name="source_schedule_known"
+            ),
             models.UniqueConstraint(fields=["tenant", "slug"], name="source_slug_once"),
             models.CheckConstraint(condition=models.Q(kind__in=SourceKind.values), name="source_kind_known"),
         ]
@@ -56,11 +89,12 @@ class Source(TenantModel):
 
 
 class SourceDocument(TenantModel):
-    """A document as it was read, to the byte, with the report of its import. The newest is the source's state."""
+    """A document as it was read, to the byte, with the report of its import. The newest of a layer is its state."""
 
     source = TenantForeignKey(Source, on_delete=models.CASCADE, related_name="documents")
     name = models.CharField(max_length=300)
     version = models.CharField(max_length=200, blank=True, default="")  # the API's own, info.version
+    layer = models.CharField(max_length=10, choices=Layer.choices, default=Layer.EXTRACTION)
     sha256 = models.CharField(max_length=64)
     size = models.PositiveIntegerField()  # bytes
     content = models.BinaryField()
@@ -97,8 +131,12 @@ class Endpoint(TenantModel):
     output_schema = models.JSONField(null=True)
     metadata = models.JSONField(default=dict)
     deprecated = models.BooleanField(default=False)
+    # What each layer says, where there is more than one; the columns hold what came of them.
+    layers = models.JSONField(default=dict)
     content_hash = models.CharField(max_length=64)
     active = models.BooleanField(default=True)
+    # Its vanishing deactivated the tool, so its return brings the tool back; a tool that an operator deactivated stays so.
+    took_tool_down = models.BooleanField(default=False)
     updated_at = models.DateTimeField(db_default=Now())
 
     class Meta(TenantModel.Meta):

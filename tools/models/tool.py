@@ -19,8 +19,12 @@ TOOL_ID_LENGTH = 200
 # Words that name a route beside `/tools/{id}`, so a tool of that name is reached by its UUID only.
 RESERVED_TOOL_IDS = frozenset({"search", "bulk", "bulk-get", "import"})
 
-# Fields of an endpoint-backed tool that an import fills and an operator may overrule (SYN-5).
-OVERRIDABLE_FIELDS = ("name", "description", "tags")
+# Fields of an endpoint-backed tool that an import fills and an operator may overrule (SYN-5), in the order of the pages.
+# The descriptions of parameters are overruled one by one (models/override.py); what a tool takes and gives is its source's.
+OVERRIDABLE_FIELDS = (
+    "name", "description", "tags", "routing_domain", "sensitivity", "annotations", "lifecycle", "tool_type", "category",
+    "subcategory", "use_cases", "tech_stack", "semantic_namespace", "target_personas", "visibility", "owner", "core",
+)  # fmt: skip
 
 
 class ToolType(models.TextChoices):

@@ -1,0 +1,102 @@
+"""The syncs of a source: what each found, what was chosen of it, and what became of it (SYN-4)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models.functions import Now
+
+from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.models import TenantModel
+from tools.models.source import Source, SourceDocument
+
+
+class SyncState(models.TextChoices):
+    PLANNED = "planned", "Planned"
+    APPLIED = "applied", "Applied"
+    DISCARDED = "discarded", "Discarded"
+    FAILED = "failed", "Failed"
+
+
+class Sync(TenantModel):
+    """One reading of a source. Planned, it waits to be applied or discarded; failed, it has no document and changed nothing.
+
+    `summary` is ImportReport.as_dict() of tools/imports/plan.py; of a plan it says what would happen.
+    """
+
+    source = TenantForeignKey(Source, on_delete=models.CASCADE, related_name="syncs")
+    document = TenantForeignKey(
+        SourceDocument, on_delete=models.CASCADE, null=True, blank=True, related_name="syncs"
+    )
+    state = models.CharField(max_length=10, choices=SyncState.choices, default=SyncState.PLANNED)
+    summary = models.JSONField(default=dict)
+    error = models.TextField(blank=True, default="")
+    job_id = models.UUIDField(
+        null=True, blank=True
+    )  # the job that made the plan, or the one that applied it last
+    created_at = models.DateTimeField(db_default=Now())
+    created_by = models.CharField(max_length=200)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    ended_by = models.CharField(max_length=200, blank=True, default="")
+
+    class Meta(TenantModel.Meta):
+        ordering = ("-created_at", "-id")
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            *TenantModel.Meta.constraints,
+            CompositeForeignKey(
+                column="source_id", table="tools_source", name="sync_source", on_delete="CASCADE"
+            ),
+            CompositeForeignKey(
+                column="document_id", table="tools_sourcedocument", name="sync_document", on_delete="CASCADE"
+            ),
+            models.CheckConstraint(condition=models.Q(state__in=SyncState.values), name="sync_state_known"),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["tenant", "source", "-created_at"], name="sync_newest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.source_id} {self.state}"
+
+
+class Action(models.TextChoices):
+    ADD = "add", "Added"
+    CHANGE = "change", "Changed"
+    MOVE = "move", "Moved"  # another path or method, and the same operationId: id, overrides and metrics stay
+    REMOVE = "remove", "Removed"
+
+
+class SyncChange(TenantModel):
+    """What a sync would do, or did, to one endpoint and its tool; those it leaves alone have no row.
+
+    `fields` lists the differences as {field, before, after, override}: `override` is "" (none), or "conflict" where an
+    operator's text stays although the imported one moves on. `kept` names overrides that nothing has changed under.
+    """
+
+    sync = TenantForeignKey(Sync, on_delete=models.CASCADE, related_name="changes")
+    key = models.TextField()
+    old_key = models.TextField(blank=True, default="")  # of a move
+    action = models.CharField(max_length=10, choices=Action.choices)
+    name = models.CharField(max_length=200)  # of the tool, as it is or will be
+    tool_uuid = models.UUIDField(null=True, blank=True)  # of the tool that is there already
+    fields = models.JSONField(default=list)
+    kept = models.JSONField(default=list)
+    conflict = models.BooleanField(default=False)
+    applied = models.BooleanField(default=False)
+
+    class Meta(TenantModel.Meta):
+        ordering = ("sync", "action", "key")
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            *TenantModel.Meta.constraints,
+            CompositeForeignKey(
+                column="sync_id", table="tools_sync", name="sync_change_sync", on_delete="CASCADE"
+            ),
+            models.UniqueConstraint(fields=["tenant", "sync", "key"], name="sync_change_once"),
+            models.CheckConstraint(
+                condition=models.Q(action__in=Action.values), name="sync_change_action_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.key}"
