@@ -10,8 +10,21 @@ import socket
 from collections.abc import Container
 
 PORTS = {80, 443}
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_PROTOCOL_ASSIGNMENTS = ipaddress.ip_network("192.0.0.0/24")
+# Of IPv6 only this part is given out. What lies beside it leads inside, or is IPv4 in another dress (mapped, compatible,
+# translated, NAT64), which nobody writes who means a public server.
+_GIVEN_OUT = ipaddress.ip_network("2000::/3")
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "168.63.129.16/32",  # the cloud's own service on every machine of Azure
+        "192.0.0.0/24",
+        "192.88.99.0/24",  # relays of 6to4
+        "2001::/23",  # Teredo and the like
+        "2001:db8::/32",
+        "2002::/16",  # 6to4
+        "3fff::/20",
+    )
+)
 
 
 class Forbidden(Exception):
@@ -28,20 +41,24 @@ def judged(host: str, port: int, *, allowed: Container[str]) -> str:
     if port not in PORTS:
         raise Forbidden
     try:
-        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+        found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, ValueError):
         raise Forbidden from None
     # All of them: a name that leads both outside and inside is made to be tried until it leads inside.
     if not found or not all(_public(address) for address in found):
         raise Forbidden
-    return min(found)
+    # The resolver puts first what this machine can reach best.
+    return found[0]
 
 
 def _public(text: str) -> bool:
-    address = ipaddress.ip_address(text.partition("%")[0])
-    # An IPv4 address in IPv6 dress (mapped, 6to4, Teredo, NAT64) is judged by neither name.
-    if isinstance(address, ipaddress.IPv6Address) and (
-        address.ipv4_mapped or address.sixtofour or address.teredo or address in _NAT64
-    ):
+    if "%" in text:
+        return False  # a zone: the address means something on one of this machine's networks only
+    address = ipaddress.ip_address(text)
+    if address.version == 6 and address not in _GIVEN_OUT:
         return False
-    return address.is_global and not address.is_multicast and address not in _PROTOCOL_ASSIGNMENTS
+    return (
+        address.is_global
+        and not address.is_multicast
+        and not any(address in network for network in _NOT_PUBLIC)
+    )

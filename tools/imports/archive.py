@@ -22,9 +22,12 @@ from tools.imports.texts import cut
 
 FILES_KEY = "x-portal-files"
 MAX_FILES = 1_000
+MAX_ENTRIES = 20_000  # of any kind
+MAX_ENTRIES = 20_000
 MAX_UNPACKED_BYTES = 50 * 1024 * 1024
 _MAGIC = (b"PK\x03\x04", b"\x1f\x8b")
 _SUFFIXES = (".json", ".yaml", ".yml")
+_TOO_MANY = f"it holds more than {MAX_ENTRIES:,} entries"
 _MAIN = ("openapi", "swagger", "swaggerVersion")
 
 
@@ -39,7 +42,8 @@ def load_archive(raw: bytes, *, subject: str) -> LoadedDocument:
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, RuntimeError) as error:
         # RuntimeError: an encrypted entry of a zip.
         raise DocumentRefused(f"{subject} cannot be read as an archive: {error}.") from None
-    loaded = {name: load_document(text, subject=f"{name} in {subject}") for name, text in texts.items()}
+    # One text after the other goes as its values come.
+    loaded = {name: load_document(texts.pop(name), subject=f"{name} in {subject}") for name in list(texts)}
     main = _main(loaded, subject)
     warnings = [f"{name}: {warning}" for name, one in loaded.items() for warning in one.warnings]
     files = _Files({name: one.value for name, one in loaded.items()}, main)
@@ -72,6 +76,8 @@ def _texts(raw: bytes, subject: str) -> Iterator[tuple[str, bytes]]:
 
 def _zipped(raw: bytes) -> Iterator[tuple[str, Any]]:
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        if len(archive.infolist()) > MAX_ENTRIES:
+            raise zipfile.BadZipFile(_TOO_MANY)
         for entry in archive.infolist():
             if not entry.is_dir():
                 with archive.open(entry) as file:
@@ -82,7 +88,9 @@ def _tarred(raw: bytes) -> Iterator[tuple[str, Any]]:
     # As a stream, so that a bomb is unpacked no further than it is read.
     with tarfile.open(fileobj=io.BytesIO(raw), mode="r|gz") as archive:
         passed = 0
-        for entry in archive:
+        for number, entry in enumerate(archive):
+            if number >= MAX_ENTRIES:
+                raise tarfile.ReadError(_TOO_MANY)
             passed += entry.size
             if passed > MAX_UNPACKED_BYTES:
                 raise tarfile.ReadError(f"it unpacks to more than {MAX_UNPACKED_BYTES // 1_048_576} MB")
@@ -115,25 +123,27 @@ class _Files:
 
     def __init__(self, values: dict[str, Any], main: str) -> None:
         self._values, self._main = values, main
+        self._moved: set[int] = set()
         self.missing: set[str] = set()
 
     def one_tree(self) -> JsonObject:
-        tree: JsonObject = self._moved(self._values[self._main], self._main)
-        others = {
-            name: self._moved(value, name) for name, value in self._values.items() if name != self._main
-        }
+        for name, value in self._values.items():
+            self._move(value, name)
+        tree: JsonObject = self._values[self._main]
+        others = {name: value for name, value in self._values.items() if name != self._main}
         return {**tree, FILES_KEY: others} if others else tree
 
-    def _moved(self, value: Any, name: str) -> Any:
-        """The value with its references as the one tree has them; depth and size were bounded when it was loaded."""
-        if isinstance(value, dict):
-            return {
-                key: self._reference(inner, name)
-                if key == "$ref" and isinstance(inner, str)
-                else self._moved(inner, name)
-                for key, inner in value.items()
-            }
-        return [self._moved(inner, name) for inner in value] if isinstance(value, list) else value
+    def _move(self, value: Any, name: str) -> None:
+        """Makes references those of the one tree, in place; depth and size were bounded when the file was loaded."""
+        # What an alias of YAML shares is met more than once.
+        if not isinstance(value, dict | list) or id(value) in self._moved:
+            return
+        self._moved.add(id(value))
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if key == "$ref" and isinstance(inner, str):
+                value[key] = self._reference(inner, name)
+            else:
+                self._move(inner, name)
 
     def _reference(self, ref: str, name: str) -> str:
         file, _, pointer = ref.partition("#")

@@ -189,6 +189,8 @@ def _reserved(names: Iterable[str]) -> int:
 
 
 def _annotations(annotations: JsonObject, room: int) -> JsonObject:
+    if not annotations:
+        return annotations
     kept = dict(annotations)
     if room < _ROOM_FOR_EXAMPLES:
         kept.pop("examples", None)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tools.imports.specs import DocumentRefused
-from tools.imports.texts import cut, without_controls
+from tools.imports.texts import WrittenFloat, cut, without_controls
 from tools.imports.yaml_reader import YamlLimits, YamlReader
 
 MAX_BYTES = 20 * 1024 * 1024
@@ -70,8 +70,9 @@ def load_document(raw: bytes, *, subject: str = "The document") -> LoadedDocumen
 
 
 def _decoded(raw: bytes, subject: str) -> str:
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DocumentRefused(f"{subject} is UTF-16 text; save it as UTF-8.")
+    # Without a mark at its start as well: then every other byte of what begins in ASCII is zero.
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0\0" in (raw[:4:2], raw[1:4:2]):
+        raise DocumentRefused(f"{subject} is UTF-16 or UTF-32 text; save it as UTF-8.")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -125,7 +126,9 @@ class _JsonReader:
                 parse_float=self._float,
                 parse_constant=self._constant,
             )
-            return self._cleaned(value, 1)
+            whole = [value]
+            self._clean(whole, 0)
+            return whole[0]
         except _KeyTwice as twice:
             raise DocumentRefused(self._where_twice(text, twice.key)) from None
         except RecursionError:
@@ -137,21 +140,23 @@ class _JsonReader:
         if _openings(text) > MAX_VALUES and _openings(_STRINGS.sub("", text)) > MAX_VALUES:
             raise DocumentRefused(f"{self._subject} holds more than {MAX_VALUES:,} values.")
 
-    def _cleaned(self, value: Any, depth: int) -> Any:
-        if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, dict):
-            if depth > MAX_DEPTH:
-                raise DocumentRefused(self._too_deep())
-            cleaned = {self._text(key): self._cleaned(item, depth + 1) for key, item in value.items()}
+    def _clean(self, value: Any, depth: int) -> None:
+        """Applies the rule for characters in place, as a copy would need the memory twice."""
+        if not isinstance(value, dict | list):
+            return
+        if depth > MAX_DEPTH:
+            raise DocumentRefused(self._too_deep())
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(item, str):
+                value[key] = self._text(item)
+            else:
+                self._clean(item, depth + 1)
+        if isinstance(value, dict) and not all(map(str.isprintable, value)):
+            cleaned = {self._text(key): item for key, item in value.items()}
             if len(cleaned) < len(value):
                 raise _KeyTwice("")
-            return cleaned
-        if isinstance(value, list):
-            if depth > MAX_DEPTH:
-                raise DocumentRefused(self._too_deep())
-            return [self._cleaned(item, depth + 1) for item in value]
-        return value
+            value.clear()
+            value |= cleaned
 
     def _text(self, text: str) -> str:
         text, removed = without_controls(text)
@@ -172,7 +177,7 @@ class _JsonReader:
         return self._constant(written) if len(written) > MAX_DIGITS else int(written)
 
     def _float(self, written: str) -> float | str:
-        number = float(written)
+        number = WrittenFloat(written)
         return number if math.isfinite(number) else self._constant(written)
 
     def _constant(self, written: str) -> str:

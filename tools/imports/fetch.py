@@ -27,7 +27,6 @@ class FetchRefused(Exception):
 
 # One sentence for a forbidden, a closed and a filtered address: the difference would map somebody's network.
 UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."
-_SLOW = f"The document took more than {WHOLE_SECONDS:.0f} s to arrive."
 
 
 class _GuardedBackend(DeadlineBackend):
@@ -48,8 +47,10 @@ class _GuardedBackend(DeadlineBackend):
         return super().connect_tcp(address, port, timeout, local_address, socket_options)
 
 
-def document(url: str) -> bytes:
-    """The body of a GET, at most DOCUMENT_MAX_BYTES. Raises FetchRefused."""
+def document(url: str, *, seconds: float | None = None) -> bytes:
+    """The body of a GET, at most DOCUMENT_MAX_BYTES, in at most `seconds`, or WHOLE_SECONDS. Raises
+    FetchRefused."""
+    seconds = seconds or WHOLE_SECONDS
     host = host_header(url)
     timeouts = {
         "connect": CONNECT_SECONDS,
@@ -62,7 +63,7 @@ def document(url: str) -> bytes:
         "Accept": "application/json, application/yaml, */*;q=0.5",
         "User-Agent": "tool-portal",
     }
-    deadline = time.monotonic() + WHOLE_SECONDS
+    deadline = time.monotonic() + seconds
     try:
         with (
             httpcore.ConnectionPool(network_backend=_GuardedBackend(deadline), retries=0) as pool,
@@ -81,7 +82,8 @@ def document(url: str) -> bytes:
                     )
             return bytes(body)
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
-        raise FetchRefused(UNREACHABLE if time.monotonic() < deadline else _SLOW) from None
+        slow = f"The document took more than {seconds:.0f} s to arrive."
+        raise FetchRefused(UNREACHABLE if time.monotonic() < deadline else slow) from None
 
 
 def host_header(url: str) -> str:

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tools.imports.reading import Reading
-from tools.imports.schema import MAX_TEXT, Piece, Schemas, piece_of, small
-from tools.imports.specs import JsonObject
+from tools.imports.schema import MAX_TEXT, Piece, Schemas, as_written, piece_of, small
+from tools.imports.specs import DocumentRefused, JsonObject
 from tools.imports.texts import as_text, cut, plain_text
 
 MAX_PARAMETERS = 1_000
 MAX_PARAMETER_NAME = 200
-_MAX_MEDIA_TYPES = 20
+# What operations may have beyond so many each, all together: the same parameters by `$ref` count at every use.
+USUAL_PARAMETERS = 50
+MAX_MORE_PARAMETERS = 150_000
+_MAX_MEDIA_TYPES = 50
 _MAX_ALL_OF = 100
 _PLACES = {**{place: place for place in ("path", "query", "header", "cookie", "body")}, "formData": "form"}
 _MULTIPART, _URLENCODED = "multipart/form-data", "application/x-www-form-urlencoded"
@@ -68,9 +72,12 @@ class InputReader:
         self._reading = reading
         self._schemas = schemas
         self._swagger = swagger
+        self._of_operation = 0
+        self._left = MAX_MORE_PARAMETERS
 
     def inputs(self, path: str, item: JsonObject, operation: JsonObject, where: str) -> Inputs:
         """The inputs of an operation; `item` is its path item, `where` names the operation in warnings."""
+        self._of_operation = 0
         found = self._merged(item, operation, where)
         values = [
             self._parameter(place, parameter, description, where)
@@ -103,6 +110,7 @@ class InputReader:
             if listed is not None and not isinstance(listed, list):
                 self._reading.warnings.add(f"{where}: 'parameters' is not a list; it is left out.")
             for raw in listed if isinstance(listed, list) else ():
+                self._count()
                 resolved = self._reading.resolved(raw, f"{where}: parameter")
                 if resolved and (key := self._key(resolved.value, where)):
                     if key not in merged and len(merged) >= MAX_PARAMETERS:
@@ -112,6 +120,15 @@ class InputReader:
                         break
                     merged[key] = resolved.value, resolved.description
         return merged
+
+    def _count(self) -> None:
+        self._of_operation += 1
+        self._left -= self._of_operation > USUAL_PARAMETERS
+        if self._left < 0:
+            raise DocumentRefused(
+                f"The document's operations take too many parameters: {MAX_MORE_PARAMETERS:,} beyond the first "
+                f"{USUAL_PARAMETERS} of each."
+            )
 
     def _key(self, parameter: JsonObject, where: str) -> tuple[str, str] | None:
         """Place and name, by which the operation's parameter replaces the path's; None if it is of no use."""
@@ -172,7 +189,7 @@ class InputReader:
 
     def _consumed(self, operation: JsonObject) -> list[str]:
         consumed = operation.get("consumes", self._reading.tree.get("consumes"))
-        return [as_text(item) for item in consumed if as_text(item)] if isinstance(consumed, list) else []
+        return [as_text(item) for item in _listed(consumed)[:_MAX_MEDIA_TYPES] if as_text(item)]
 
     def _request_body(self, raw: Any, where: str) -> tuple[list[Input], JsonObject | None]:
         where = f"{where}: body"
@@ -182,8 +199,9 @@ class InputReader:
         required = resolved.value.get("required") is True
         content = resolved.value.get("content")
         content = content if isinstance(content, dict) else {}
-        body = _body(list(content), required=required)
-        media_type = _chosen(list(content))
+        media_types = list(islice(content, _MAX_MEDIA_TYPES))
+        body = _body(media_types, required=required)
+        media_type = _chosen(media_types)
         media = content.get(media_type)
         if media is None:
             self._reading.warnings.add(f"{where}: no media type is given; any value is allowed.")
@@ -212,10 +230,11 @@ class InputReader:
             if isinstance(schema, dict):
                 own = schema.get("properties")
                 for name, field in own.items() if isinstance(own, dict) else ():
+                    self._count()
                     properties.setdefault(name, field)
                 required.update(name for name in _listed(schema.get("required")) if isinstance(name, str))
                 waiting.extend(reversed(_listed(schema.get("allOf"))))
-        for name, schema in list(properties.items())[:MAX_PARAMETERS]:
+        for name, schema in islice(properties.items(), MAX_PARAMETERS):
             if name and len(name) <= MAX_PARAMETER_NAME:
                 piece = self._schemas.piece(schema, f"{where}: field '{name}'")
                 how = _how(encoding.get(name)) if isinstance(encoding, dict) else {}
@@ -234,7 +253,7 @@ def _base(media_type: str) -> str:
 
 def _body(media_types: list[str], *, required: bool) -> JsonObject:
     """What the metadata says about a body: the media type to send (JSON before forms), and all of them."""
-    listed = [cut(media_type, MAX_PARAMETER_NAME) for media_type in media_types[:_MAX_MEDIA_TYPES]]
+    listed = [cut(media_type, MAX_PARAMETER_NAME) for media_type in media_types]
     return {
         "media_type": cut(_chosen(media_types), MAX_PARAMETER_NAME),
         "media_types": listed,
@@ -287,7 +306,7 @@ def _annotations(source: JsonObject, description: str, piece: Piece) -> JsonObje
     if source.get("deprecated") is True:
         annotations["deprecated"] = True
     if "examples" not in piece.schema and (examples := list(_examples(source))):
-        annotations["examples"] = examples
+        annotations["examples"] = as_written(examples) if piece.schema.get("type") == "string" else examples
     return annotations
 
 

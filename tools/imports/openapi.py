@@ -12,9 +12,17 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tools.imports.document import LoadedDocument
+from tools.imports.document import MAX_VALUES, LoadedDocument
 from tools.imports.names import NamedOperation, operation_names
-from tools.imports.operations import MAX_DESCRIPTION, MAX_TITLE, OperationReader, RawOperation, server_urls
+from tools.imports.operations import (
+    MAX_DESCRIPTION,
+    MAX_TITLE,
+    MAX_TOOLS_BYTES,
+    SHARES,
+    OperationReader,
+    RawOperation,
+    server_urls,
+)
 from tools.imports.reading import Reading
 from tools.imports.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
 from tools.imports.texts import as_text, cut, one_line, plain_text
@@ -63,14 +71,14 @@ def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
 
     left_out: list[LeftOut] = []
     found: list[RawOperation] = []
-    for operation in _operations(paths, version, reading):
+    for operation in _operations(paths, version, reading, subject):
         if isinstance(operation, LeftOut):
             left_out.append(operation)
         else:
             found.append(operation)
         if len(found) + len(left_out) > MAX_OPERATIONS:
             raise DocumentRefused(f"{subject} has more than {MAX_OPERATIONS:,} operations.")
-    endpoints = _endpoints(found, version, reading)
+    endpoints = _endpoints(found, version, reading, subject)
     if not found:
         reading.warnings.add("The document has no operations, so it gives no tools.")
     info = tree.get("info")
@@ -119,12 +127,22 @@ def _paths(tree: JsonObject, subject: str, reading: Reading) -> JsonObject:
     return paths or {}
 
 
-def _operations(paths: JsonObject, version: _Version, reading: Reading) -> Iterator[RawOperation | LeftOut]:
+def _operations(
+    paths: JsonObject, version: _Version, reading: Reading, subject: str
+) -> Iterator[RawOperation | LeftOut]:
+    values = 0
     for path, written in paths.items():
         if path.startswith("x-"):
             continue
         if not path.startswith("/"):
             reading.warnings.add(f"{cut(path, 200)}: a path begins with '/', and this one does not.")
+        if isinstance(written, dict) and "$ref" in written:
+            # As with aliases of YAML, what a reference stands for counts at every use.
+            values += reading.values_behind(written)
+            if values > MAX_VALUES:
+                raise DocumentRefused(
+                    f"{subject} holds, with its references, more than {MAX_VALUES:,} values."
+                )
         item, problem = _path_item(written, reading)
         if problem:
             yield LeftOut(cut(path, MAX_KEY_BYTES), problem)
@@ -187,9 +205,14 @@ def _looks_like_an_operation(value: Any) -> bool:
     return isinstance(value, dict) and not value.keys().isdisjoint(("responses", "operationId"))
 
 
-def _endpoints(found: list[RawOperation], version: _Version, reading: Reading) -> tuple[EndpointSpec, ...]:
+def _endpoints(
+    found: list[RawOperation], version: _Version, reading: Reading, subject: str
+) -> tuple[EndpointSpec, ...]:
     names = operation_names([NamedOperation(op.key, op.method, op.path, op.operation_id) for op in found])
-    reader = OperationReader(reading, swagger=version.is_2, operations=len(found))
-    endpoints = tuple(reader.endpoint(operation, name) for operation, name in zip(found, names, strict=True))
-    reader.summarise()
-    return endpoints
+    for share in SHARES:
+        endpoints = OperationReader(reading, swagger=version.is_2, share=share).endpoints(found, names)
+        if endpoints is not None:
+            return endpoints
+    raise DocumentRefused(
+        f"{subject} describes tools of more than {MAX_TOOLS_BYTES // 1_048_576} MB in all; its references may be built to grow."
+    )

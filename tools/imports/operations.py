@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tools.imports.bundle import Bundler
 from tools.imports.inputs import InputReader, is_json
 from tools.imports.parameters import bundled
 from tools.imports.reading import Reading
-from tools.imports.schema import Schemas
+from tools.imports.schema import Schemas, json_size
 from tools.imports.specs import EndpointSpec, JsonObject
 from tools.imports.texts import as_text, cut, one_line, plain_text
 
 MAX_INPUT_BYTES = 32 * 1024
 MAX_OUTPUT_BYTES = 16 * 1024
-# A document of more operations than this gets a quarter of the bytes per tool, so that no document gives more
-# than about 240 MB of schemas whatever its references do.
-MANY_OPERATIONS = 5_000
+# What the tools of one document may take together. References make small documents say much: one whose tools would take
+# more is read again with less room for each tool's schemas, and refused if even that is too much.
+MAX_TOOLS_BYTES = 64 * 1024 * 1024
+SHARES = (1, 4, 16)
 MAX_TITLE = 300
 MAX_DESCRIPTION = 8_000
 _MAX_WORD = 200
@@ -46,16 +49,36 @@ class RawOperation(NamedTuple):
 class OperationReader:
     """Reads one document's operations, and remembers what is to be said about many of them at once."""
 
-    def __init__(self, reading: Reading, *, swagger: bool, operations: int) -> None:
+    def __init__(self, reading: Reading, *, swagger: bool, share: int) -> None:
+        """`share`: which part of the limits a tool's schemas may take, 1 for all, 4 for a quarter."""
         self._reading = reading
         self._swagger = swagger
         self._schemas = Schemas(reading)
         self._inputs = InputReader(reading, self._schemas, swagger=swagger)
-        share = 1 if operations <= MANY_OPERATIONS else 4
         self._bundler = Bundler(self._schemas, MAX_INPUT_BYTES // share)
         self._answers = Bundler(self._schemas, MAX_OUTPUT_BYTES // share)
+        # Keyed by the identity of nodes of the document, which outlive this object.
+        self._servers: dict[int, list[str]] = {}
+        self._securities: dict[int, list[list[str]]] = {}
         self._without_text: list[str] = []
+        self._without_room: list[str] = []
         self._shortened: list[str] = []
+
+    def endpoints(
+        self, found: Sequence[RawOperation], names: Sequence[str]
+    ) -> tuple[EndpointSpec, ...] | None:
+        """The specs of operations that are to be called `names`; None if they take more than MAX_TOOLS_BYTES."""
+        specs, left = [], MAX_TOOLS_BYTES
+        for raw, name in zip(found, names, strict=True):
+            spec = self.endpoint(raw, name)
+            left -= json_size(
+                [spec.description, spec.tags, spec.input_schema, spec.output_schema, spec.metadata]
+            )
+            if left < 0:
+                return None
+            specs.append(spec)
+        self._summarise()
+        return tuple(specs)
 
     def endpoint(self, raw: RawOperation, name: str) -> EndpointSpec:
         """The spec of an operation that is to be called `name`."""
@@ -70,7 +93,7 @@ class OperationReader:
         parameters = bundled(self._inputs.inputs(raw.path, raw.item, operation, raw.key), self._bundler)
         if parameters.left_out:
             names = ", ".join(cut(name, 50) for name in parameters.left_out[:_NAMED_IN_WARNING])
-            self._reading.warnings.add(
+            self._without_room.append(
                 f"{raw.key}: no room for {len(parameters.left_out):,} parameters: {names} …"
             )
         output_schema, output_shortened = self._output(operation, raw.key)
@@ -90,8 +113,9 @@ class OperationReader:
             deprecated=operation.get("deprecated") is True,
         )
 
-    def summarise(self) -> None:
-        """Add the warnings that count operations."""
+    def _summarise(self) -> None:
+        for sentence in self._without_room:
+            self._reading.warnings.add(sentence)
         if self._without_text:
             self._say_of(self._without_text, "without summary and description")
         if self._shortened:
@@ -123,7 +147,7 @@ class OperationReader:
         if self._swagger:
             return response.get("schema")
         content = response.get("content")
-        for media_type, media in content.items() if isinstance(content, dict) else ():
+        for media_type, media in islice(content.items(), _MAX_WORDS) if isinstance(content, dict) else ():
             if (is_json(media_type) or media_type == "*/*") and isinstance(media, dict):
                 return media.get("schema")
         return None
@@ -136,14 +160,14 @@ class OperationReader:
         if self._swagger:
             metadata["base_path"] = base_path(tree)
         owner = next((part for part in (raw.operation, raw.item) if _listed(part.get("servers"))), tree)
-        metadata["servers"] = server_urls(owner, swagger=self._swagger)
+        if id(owner) not in self._servers:
+            self._servers[id(owner)] = server_urls(owner, swagger=self._swagger)
+        metadata["servers"] = self._servers[id(owner)]
         security = raw.operation.get("security", tree.get("security"))
         if isinstance(security, list):
-            metadata["security"] = [
-                sorted(cut(scheme, _MAX_WORD) for scheme in list(choice)[:_MAX_WORDS])
-                for choice in security[:_MAX_WORDS]
-                if isinstance(choice, dict)
-            ]
+            if id(security) not in self._securities:
+                self._securities[id(security)] = _choices(security)
+            metadata["security"] = self._securities[id(security)]
         routing = raw.operation.get("x-routing")
         words = raw.operation.get("x-semantic-keywords")
         if words is None and isinstance(routing, dict):
@@ -151,6 +175,15 @@ class OperationReader:
         if keywords := _words(words.split(",") if isinstance(words, str) else words):
             metadata["routing"] = {"semanticKeywords": keywords}
         return metadata
+
+
+def _choices(security: list[Any]) -> list[list[str]]:
+    """The schemes of each way to be allowed in; an empty one needs none."""
+    return [
+        sorted(cut(scheme, _MAX_WORD) for scheme in list(choice)[:_MAX_WORDS])
+        for choice in security[:_MAX_WORDS]
+        if isinstance(choice, dict)
+    ]
 
 
 def base_path(tree: JsonObject) -> str:

@@ -69,6 +69,8 @@ class Reading:
         self.siblings_count = siblings_count
         self.warnings = Warnings()
         self._targets: dict[str, Target] = {}
+        # Keyed by the identity of nodes of the document, which outlive this object.
+        self._values: dict[int, int] = {}
 
     def target(self, ref: str) -> Target:
         """The value that a `$ref` finally leads to: a chain of mere references is followed to its end."""
@@ -95,6 +97,17 @@ class Reading:
             self.warnings.add(f"{where}: a mapping is expected and something else is found; it is left out.")
             return None
         return Resolved(node, as_text(node.get("description") if description is None else description))
+
+    def values_behind(self, node: Any) -> int:
+        """How many values the chain of a node's `$ref` leads to, all its steps together; other references are not followed."""
+        total, seen = 0, set()
+        while isinstance(node, dict) and isinstance(ref := node.get("$ref"), str) and ref not in seen:
+            seen.add(ref)
+            node = self.target(ref).value
+            if id(node) not in self._values:
+                self._values[id(node)] = _values(node)
+            total += self._values[id(node)]
+        return total
 
     def _followed(self, ref: str) -> Target:
         seen: set[str] = set()
@@ -123,6 +136,16 @@ class Reading:
             value = value[int(step)] if isinstance(value, list) else value[step]
             steps.append(step)
         return Target(value, "/".join(step.replace("~", "~0").replace("/", "~1") for step in steps))
+
+
+def _values(value: Any) -> int:
+    count, waiting = 0, [value]
+    while waiting:
+        count += 1
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+    return count
 
 
 def _step(value: Any, part: str) -> str | None:

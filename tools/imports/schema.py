@@ -39,6 +39,8 @@ _BOOLEAN_TOO = frozenset(("additionalProperties", *_UNEVALUATED))
 _IN_PLACE = frozenset(("allOf", "anyOf", "oneOf", "not", "if", "then", "else"))
 
 
+# Keywords whose values are of the schema's own type.
+_TEXTS = frozenset(("const", "default", "enum", "examples"))
 # Words that mean something else, or nothing, in a parameter of 2.0 that is read as a schema.
 _OF_PARAMETERS = frozenset(
     ("$ref", "name", "in", "description", "required", "deprecated", "example", "examples")
@@ -217,6 +219,10 @@ def _finished(node: JsonObject, schema: JsonObject) -> JsonObject:
             schema[exclusive] = schema.pop(bound)
     if "examples" not in schema and (example := small(node.get("example"))) is not None:
         schema["examples"] = [example]
+    if _types(schema) and set(_types(schema)) <= {"string", "null"}:
+        # A text that YAML's author left without quotes, such as a version or a year.
+        for key in _TEXTS & schema.keys():
+            schema[key] = as_written(schema[key])
     if node.get("type") == "file":
         schema |= {"type": "string", "format": "binary"}
     if "array" in _types(schema) and "items" not in schema and "prefixItems" not in schema:
@@ -224,6 +230,13 @@ def _finished(node: JsonObject, schema: JsonObject) -> JsonObject:
     if node.get("nullable") is True or node.get("x-nullable") is True:
         return _nullable(schema)
     return schema
+
+
+def as_written(value: Any) -> Any:
+    """Numbers and booleans as texts, also those of a list; anything else as it is."""
+    if isinstance(value, list):
+        return [as_written(item) for item in value]
+    return as_text(value) if isinstance(value, bool | int | float) else value
 
 
 def _types(schema: JsonObject) -> list[str]:

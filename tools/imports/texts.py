@@ -11,6 +11,7 @@ import html
 import json
 import math
 import re
+from typing import Self
 
 # PostgreSQL holds no NUL and no lone surrogate, terminals obey C0 and C1, and XML refuses the two
 # non-characters.
@@ -41,6 +42,18 @@ _REPLACED_BY = {"line": "\n", "item": "\n- ", "tick": "`", "cell": " "}
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
+class WrittenFloat(float):
+    """A number that was written in another way than JSON writes it: `1.10` may be an amount or a version, as its place tells."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
 def without_controls(text: str) -> tuple[str, int]:
     """The text without what a catalogue cannot hold or a terminal would obey, and how much was removed."""
     if not text.isprintable():
@@ -60,9 +73,11 @@ def clean_value(value: object) -> object:
 
 
 def as_text(value: object) -> str:
-    """A scalar as text (numbers and booleans as JSON writes them), anything else as the empty text."""
+    """A scalar as text (numbers as they were written, booleans as JSON writes them), anything else as the empty text."""
     if isinstance(value, str):
         return value
+    if isinstance(value, WrittenFloat):
+        return value.text
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     return ""

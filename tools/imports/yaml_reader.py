@@ -26,14 +26,14 @@ from yaml.events import (
 )
 
 from tools.imports.specs import DocumentRefused
-from tools.imports.texts import cut, without_controls
+from tools.imports.texts import WrittenFloat, cut, without_controls
 
 _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
+_INTEGER = re.compile(r"(?:0|-?[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _NOT_A_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
 # `openapi: 3.0` and `version: 1.10` are texts that look like numbers; as a number the second would lose its
@@ -144,7 +144,7 @@ class YamlReader:
         if _INTEGER.match(text):
             return int(text) if len(text) <= self._limits.digits else self._as_text(text)
         if _FLOAT.match(text):
-            number = float(text)
+            number = WrittenFloat(text)
             return number if math.isfinite(number) else self._as_text(text)
         return self._as_text(text) if _NOT_A_NUMBER.match(text) else text
 
@@ -248,6 +248,9 @@ class YamlReader:
         place = f"line {mark.line + 1}, column {mark.column + 1}"
         if mark.index < len(text) and text[mark.index] == "\t":
             problem = "a tab is used to indent, which YAML does not allow"
+        elif "nesting depth" in problem:
+            # libyaml reads ahead here, so its own limit may be met before ours.
+            problem = f"it is nested deeper than {self._limits.depth} levels"
         elif mark.index >= len(text.rstrip()):
             problem = f"the text ends before the YAML is complete ({problem})"
         return DocumentRefused(f"{self._limits.subject} cannot be read as YAML: {place}: {problem}.")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.tools.imports.documents import INPUTS, counted_operations, parse_openapi, shared
-from tools.imports.operations import MAX_INPUT_BYTES, MAX_OUTPUT_BYTES
+from tools.imports.operations import MAX_INPUT_BYTES, MAX_OUTPUT_BYTES, MAX_TOOLS_BYTES
 from tools.imports.schema import json_size
 from tools.imports.specs import DocumentRefused
 
@@ -119,3 +119,30 @@ def test_twenty_thousand_operations_are_the_limit_SYN_1() -> None:
     assert len(parse_openapi(generated(20_000)).endpoints) == 20_000
     with pytest.raises(DocumentRefused, match="more than 20,000 operations"):
         parse_openapi(generated(20_001))
+
+
+def wide(count: int) -> bytes:
+    """Operations that each could take some 40 kB of schemas, which they all share."""
+    text = {"type": "string", "description": "word " * 40}
+    schemas = {
+        f"S{number}": {"properties": {**{f"p{n}": text for n in range(60)}, "next": {"$ref": f"#/components/schemas/S{number + 1}"}}}
+        for number in range(9)
+    }  # fmt: skip
+    content = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/S0"}}}}
+    operation = {"summary": "X", "requestBody": content, "responses": {"200": content}}
+    paths = {f"/p{number}": {"post": operation} for number in range(count)}
+    return json.dumps({"openapi": "3.1.0", "paths": paths, "components": {"schemas": schemas}}).encode()
+
+
+def test_schemas_get_less_room_only_where_all_together_would_take_too_much_SYN_1() -> None:
+    few, many = (parse_openapi(wide(count)) for count in (1_200, 3_000))
+    assert (
+        few.endpoints[0].input_schema["$defs"]["S1"]["properties"]["p0"]["description"]
+        == ("word " * 40).strip()
+    )
+    assert json_size(few.endpoints[0].input_schema) > MAX_INPUT_BYTES / 2
+    assert json_size(many.endpoints[0].input_schema) <= MAX_INPUT_BYTES / 4
+    for found in (few, many):
+        whole = sum(json_size([each.input_schema, each.output_schema]) for each in found.endpoints)
+        assert MAX_TOOLS_BYTES / 4 < whole <= MAX_TOOLS_BYTES
+    assert parse_openapi(wide(3_000)) == many

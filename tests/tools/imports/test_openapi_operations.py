@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.tools.imports.documents import OK, operation, parse_openapi, parsed, places
+from tools.imports.inputs import MAX_MORE_PARAMETERS, USUAL_PARAMETERS
 from tools.imports.reading import MAX_WARNINGS
 from tools.imports.specs import DocumentRefused
 
@@ -223,6 +224,16 @@ def test_odd_parameters_are_left_out_with_a_warning_and_the_operation_stays_SYN_
     assert parsed({"/x": {"get": {"summary": "X", "parameters": {"a": 1}}}}).warnings == (
         "/x@get: 'parameters' is not a list; it is left out.",
     )
+
+
+def test_many_operations_with_many_parameters_each_are_read_SYN_1() -> None:
+    """NetBox has eleven for each operation; a large API must not come near a limit on their number in all."""
+    parameters = [{"name": f"p{number}", "in": "query"} for number in range(USUAL_PARAMETERS)]
+    count = MAX_MORE_PARAMETERS // USUAL_PARAMETERS + 1
+    paths = {f"/p{number}": {"get": {"summary": "X", "parameters": parameters}} for number in range(count)}
+    found = parsed(paths)
+    assert len(found.endpoints) == count
+    assert len(found.endpoints[-1].metadata["parameters"]) == USUAL_PARAMETERS
 
 
 def test_a_variable_of_the_path_without_a_parameter_becomes_one_SYN_1() -> None:
