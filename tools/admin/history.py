@@ -1,4 +1,4 @@
-"""Admin of the history: append-only events of sources, tools and overrides, newest first (CAT-8)."""
+"""Admin of the history: append-only events of sources, MCP servers, tools and overrides, newest first (CAT-8)."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ class EventAdmin(ReadOnlyAdmin):
         return str((event.pgh_context or {}).get("actor", ""))
 
 
-for _name in ("SourceEvent", "ToolEvent", "ManualOverrideEvent"):
+for _name in ("SourceEvent", "McpServerEvent", "ToolEvent", "ManualOverrideEvent"):
     admin.site.register(apps.get_model("tools", _name), EventAdmin)

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.db import connection
 
 from tools.imports.fetch import UNREACHABLE, FetchRefused, host_header
 
 # Beyond its own time the child may need some to end the server: SDK and system give it a few seconds each.
 _SECONDS_TO_END = 15
+_IDLE = "15min"  # more than the highest MCP_SECONDS
 _OWN_ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
@@ -33,26 +37,32 @@ class ToolList:
     warnings: tuple[str, ...]
 
 
-def from_url(url: str) -> ToolList:
-    """The tools of a server over streamable HTTP. Raises FetchRefused."""
+def from_url(url: str, headers: Mapping[str, str] | None = None, *, seconds: float | None = None) -> ToolList:
+    """The tools of a server over streamable HTTP, which is sent these headers. `seconds` is less than MCP_SECONDS for who
+    cannot wait so long. Raises FetchRefused."""
     host_header(url)
-    return _ask({"url": url}, {})
+    return _ask({"url": url, "headers": dict(headers or {}), "environment": {}}, seconds)
 
 
-def from_command(command_id: str) -> ToolList:
+def from_command(command_id: str, *, seconds: float | None = None) -> ToolList:
     """The tools of a server that is started for this, over stdio. Raises FetchRefused."""
-    allowed = commands()
-    if command_id not in allowed:
-        known = f"there is {', '.join(sorted(allowed))}" if allowed else "none is allowed here"
-        raise FetchRefused(f"There is no MCP command {command_id!r}: {known} (MCP_COMMANDS_FILE).")
-    chosen = allowed[command_id]
+    chosen = command(command_id)
     missing = [name for name in chosen["environment"] if name not in os.environ]
     if missing:
         raise FetchRefused(
             f"The MCP command {command_id} needs {', '.join(missing)} in the portal's environment."
         )
     environment = {name: os.environ[name] for name in chosen["environment"]}
-    return _ask({"command": chosen["command"]}, environment)
+    return _ask({"command": chosen["command"], "headers": {}, "environment": environment}, seconds)
+
+
+def command(command_id: str) -> dict[str, list[str]]:
+    """An entry of the allow list. Raises FetchRefused."""
+    allowed = commands()
+    if command_id not in allowed:
+        known = f"there is {', '.join(sorted(allowed))}" if allowed else "none is allowed here"
+        raise FetchRefused(f"There is no MCP command {command_id!r}: {known} (MCP_COMMANDS_FILE).")
+    return allowed[command_id]
 
 
 def commands() -> dict[str, dict[str, list[str]]]:
@@ -77,26 +87,34 @@ def _entry(entry: dict[str, Any]) -> dict[str, list[str]]:
     return {"command": command, "environment": environment}
 
 
-def _ask(connection: dict[str, Any], environment: dict[str, str]) -> ToolList:
+def _ask(way: dict[str, Any], seconds: float | None) -> ToolList:
+    seconds = min(seconds or settings.MCP_SECONDS, settings.MCP_SECONDS)
+    if connection.in_atomic_block:
+        with connection.cursor() as cursor:
+            # The request of a page is a transaction, and would be cut off for doing nothing.
+            cursor.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [_IDLE])
     asked = {
-        **connection, "headers": {}, "environment": environment, "seconds": settings.MCP_SECONDS,
-        "allowed_hosts": settings.IMPORT_ALLOWED_HOSTS, "unreachable": UNREACHABLE,
+        **way, "seconds": seconds, "allowed_hosts": settings.IMPORT_ALLOWED_HOSTS,
+        "unreachable": UNREACHABLE,
     }  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "tools.imports.mcp_session"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).resolve().parents[2],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=Path(__file__).resolve().parents[2],
         # The portal's environment holds its secrets.
         env={name: os.environ[name] for name in _OWN_ENVIRONMENT if name in os.environ},
+        start_new_session=True,
     ) as child:  # fmt: skip
         try:
-            out, words = child.communicate(json.dumps(asked).encode(), settings.MCP_SECONDS + _SECONDS_TO_END)
+            out, _ = child.communicate(json.dumps(asked).encode(), seconds + _SECONDS_TO_END)
         except subprocess.TimeoutExpired:
-            child.kill()
-            raise FetchRefused(f"The server did not answer within {settings.MCP_SECONDS:g} s.") from None
+            raise FetchRefused(f"The server did not answer within {seconds:g} s.") from None
+        finally:
+            if child.returncode is None:
+                # The child and the server that it has started, which are one group.
+                os.killpg(child.pid, signal.SIGKILL)
     if child.returncode == 3:
-        raise FetchRefused(words.decode(errors="replace"))
+        raise FetchRefused(out.decode())
     if child.returncode:
         raise FetchRefused("The server's answer could not be read within the limits of memory and time.")
-    found = json.loads(out)
-    warnings = tuple(found.pop("warnings", ()))
-    return ToolList(json.dumps(found, ensure_ascii=False, indent=1).encode(errors="replace"), warnings)
+    warnings, _, raw = out.partition(b"\n")
+    return ToolList(raw, tuple(json.loads(warnings)))

@@ -1,195 +1,128 @@
 """Asks an MCP server for its tools, every page to the end, by the official SDK (SYN-2).
 
 A program of its own (`python -m tools.imports.mcp_session`), because it runs a stranger's server or talks to one: the portal
-gives it a time, and it knows nothing of Django and none of the portal's secrets. Reads one JSON object from stdin
-(`Connection.as_dict`), writes the list to stdout in the form that mcp_tools.py reads, or a sentence to stderr and exits
-with 3.
+gives it a time, and it knows nothing of Django and none of the portal's secrets. Reads one JSON object from stdin, which
+mcp_server.py makes. Writes to stdout a JSON list of warnings on one line and then the tools in the form that mcp_tools.py
+reads; or a sentence, and exits with 3.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import resource
-import ssl
+import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, TextIO
+from typing import Any
 
 import anyio
 import httpcore2
 import httpx2
 from anyio.abc import ObjectReceiveStream
-from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
+from mcp import ClientSession, MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
-from mcp.types import Implementation, jsonrpc_message_adapter
+from mcp.types import Implementation, JSONRPCNotification
+from pydantic import ValidationError
 
-from tools.imports.addresses import Forbidden, judged
+from tools.imports.addresses import Forbidden
+from tools.imports.mcp_http import streamable_http
+from tools.imports.mcp_stdio import end_all_descendants, own_all_descendants, stdio
+from tools.imports.mcp_wire import MAX_BYTES, Masks, Refused, Wire, too_large
 from tools.imports.specs import JsonObject
-from tools.imports.texts import clean_value, cut, one_line, without_controls
+from tools.imports.texts import cut, one_line, without_controls
 
 REFUSED = 3
 MAX_PAGES = 500
-MAX_BYTES = 20 * 1024 * 1024
-MEMORY_BYTES = 1_500_000_000
+MAX_READINGS = 5
+MEMORY_BYTES = 1_000_000_000
+# Of a server that is started, too: bytes of memory that it writes to, of a file, and of what is left when it crashes, which
+# would hold the secrets.
+_LIMITS = {resource.RLIMIT_DATA: 4_000_000_000, resource.RLIMIT_FSIZE: 1_000_000_000, resource.RLIMIT_CORE: 0}
 _LAST_WORDS = 400
-_METHOD_NOT_FOUND, _CONNECTION_CLOSED = -32601, -32000
+# Of variables of a command: the values of others, such as a time zone, may well be part of a tool's text.
+_SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
+_CONNECTION_CLOSED, _PARSE_ERROR = -32000, -32700
 # Always the same, since some servers show more tools to clients that can do more.
 _CLIENT = Implementation(name="tool-portal", version="1")
 
 
-class Refused(Exception):
-    """There is no list; the message is for the operator."""
+class _Listening(ObjectReceiveStream[SessionMessage | Exception]):
+    """A server's messages in the order in which they came, which is the order in which its list changed."""
 
-
-class _Stream(httpcore2.AsyncNetworkStream):
-    """A stream that ends after MAX_BYTES: one answer may otherwise fill the memory."""
-
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
-        self._stream, self._left = stream, MAX_BYTES
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        data = await self._stream.read(max_bytes, timeout)
-        self._left -= len(data)
-        if self._left < 0:
-            raise _too_large()
-        return data
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await self._stream.write(buffer, timeout)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore2.AsyncNetworkStream:
-        return _Stream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
-class _GuardedBackend(httpcore2.AsyncNetworkBackend):
-    """Opens sockets to public addresses and to the allowed hosts only."""
-
-    def __init__(self, allowed: list[str]) -> None:
-        self._allowed = allowed
-        self._backend = httpcore2.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        address = await anyio.to_thread.run_sync(lambda: judged(host, port, allowed=self._allowed))
-        return _Stream(await self._backend.connect_tcp(address, port, timeout, local_address, socket_options))
-
-    async def sleep(self, seconds: float) -> None:
-        await anyio.sleep(seconds)
-
-
-class _Mended(ObjectReceiveStream[SessionMessage | Exception]):
-    """A server's messages; of a line that only half a surrogate pair makes unreadable the half is left out, since the
-    request that it answers would wait for ever."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any, wire: Wire) -> None:
+        self._stream, self._wire = stream, wire
 
     async def receive(self) -> SessionMessage | Exception:
         item: SessionMessage | Exception = await self._stream.receive()
-        return _mended(item) if isinstance(item, Exception) else item
+        if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCNotification):
+            self._wire.changes += item.message.method == "notifications/tools/list_changed"
+        return item
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
 
-def _mended(fault: Exception) -> SessionMessage | Exception:
-    try:
-        value = clean_value(json.loads(_line(fault)))
-        return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
-    except ValueError:
-        return fault
-
-
-def _http_client(connection: JsonObject) -> httpx2.AsyncClient:
-    transport = httpx2.AsyncHTTPTransport(trust_env=False)
-    # The transport has no parameter for it; its pool is all that opens sockets.
-    transport._pool = httpcore2.AsyncConnectionPool(
-        ssl_context=ssl.create_default_context(), network_backend=_GuardedBackend(connection["allowed_hosts"])
-    )
-    return httpx2.AsyncClient(
-        transport=transport,
-        headers=connection["headers"],
-        timeout=30,
-        trust_env=False,
-        follow_redirects=False,
-    )
-
-
 @asynccontextmanager
-async def _streams(connection: JsonObject, words: TextIO) -> AsyncIterator[Any]:
+async def _streams(connection: JsonObject, wire: Wire) -> AsyncIterator[Any]:
     if url := connection.get("url"):
-        async with (
-            _http_client(connection) as client,
-            streamable_http_client(url, http_client=client) as streams,
-        ):
+        _bound_memory()
+        async with streamable_http(url, connection["headers"], connection["allowed_hosts"], wire) as streams:
             yield streams
         return
-    command, *arguments = connection["command"]
-    parameters = StdioServerParameters(
-        command=command, args=arguments, env=connection["environment"], encoding_error_handler="replace"
-    )
-    try:
-        async with stdio_client(parameters, errlog=words) as streams:
-            # The server's answer is read in this process; the server itself has begun and is not bound by this.
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-            yield streams
-    except OSError as error:
-        raise Refused(f"The server cannot be started: {error.strerror or error}.") from None
+    async with stdio(connection["command"], connection["environment"], wire) as streams:
+        # The server's answer is read in this process; the server itself has begun and is not bound by this.
+        _bound_memory()
+        yield streams
 
 
-async def list_pages(connection: JsonObject, words: TextIO) -> JsonObject:
-    """{serverInfo, protocolVersion, pages, warnings}. Raises Refused."""
-    stray: list[str] = []
+def _bound_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
-    async def note(fault: Exception) -> None:
-        line = one_line(without_controls(_line(fault))[0], limit=200)
-        stray.append(line or type(fault).__name__)
 
-    async with _streams(connection, words) as (read, write):
-        dispatcher = JSONRPCDispatcher(_Mended(read), write, on_stream_exception=note)
+async def read_list(connection: JsonObject, wire: Wire) -> JsonObject:
+    """{serverInfo, protocolVersion, pages}. Raises Refused, and whatever the SDK makes of a server's faults."""
+    async with _streams(connection, wire) as (read, write):
+        dispatcher = JSONRPCDispatcher(_Listening(read, wire), write)
         async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
             try:
                 started = await session.initialize()
+            except ValidationError:
+                raise Refused("The server's first answer is not one that MCP knows.") from None
             except RuntimeError as error:
-                raise Refused(f"{error}.") from None
-            found: JsonObject = {
+                raise Refused(f"{one_line(wire.masks(str(error)), limit=300)}.") from None
+            pages: list[JsonObject] = [{"tools": []}]
+            if started.capabilities.tools is not None:
+                pages = await _one_list(dispatcher, started.protocol_version, wire)
+            return {
                 "serverInfo": started.server_info.model_dump(mode="json", by_alias=True, exclude_none=True),
                 "protocolVersion": started.protocol_version,
+                "pages": pages,
             }
-            if started.capabilities.tools is None:
-                found["pages"] = [{"tools": []}]
-            else:
-                found["pages"] = await _all_pages(dispatcher, started.protocol_version)
-    if stray:
-        found["warnings"] = [
-            f"The server wrote {len(stray):,} other lines among its answers; the first: {stray[0]}"
-        ]
-    return found
 
 
-async def _all_pages(dispatcher: JSONRPCDispatcher[Any], version: str) -> list[JsonObject]:
+async def _one_list(dispatcher: JSONRPCDispatcher[Any], version: str, wire: Wire) -> list[JsonObject]:
+    """All pages of one list: read anew when the server says that it changed between two of them."""
+    for _ in range(MAX_READINGS):
+        before = wire.changes
+        try:
+            pages = await _all_pages(dispatcher, version, wire)
+        except Refused:
+            # A cursor of the old list may be none of the new one.
+            if wire.changes == before:
+                raise
+        else:
+            if len(pages) == 1 or wire.changes == before:
+                return pages
+    raise Refused("The server's list changed each time while it was read. Try again later.")
+
+
+async def _all_pages(dispatcher: JSONRPCDispatcher[Any], version: str, wire: Wire) -> list[JsonObject]:
     """Asked below the SDK's session, whose types refuse a whole list for one odd tool in it."""
     pages: list[JsonObject] = []
     cursors: set[str] = set()
-    size = 0
     parameters: JsonObject = {}
     while True:
         try:
@@ -197,35 +130,31 @@ async def _all_pages(dispatcher: JSONRPCDispatcher[Any], version: str) -> list[J
                 "tools/list", parameters, {"headers": {"mcp-protocol-version": version}}
             )
         except MCPError as error:
-            if error.error.code == _CONNECTION_CLOSED:
+            if wire.status or error.error.code == _CONNECTION_CLOSED:
                 raise
             what = f"Page {len(pages) + 1} of the list" if pages else "The list"
-            raise Refused(
-                f"{what} was answered with an error: {one_line(error.error.message, limit=300)} ({error.error.code})."
-            ) from None
+            raise Refused(f"{what} was answered with an error: {_said(error, wire)}.") from None
         pages.append(page)
-        size += len(json.dumps(page))
-        if size > MAX_BYTES:
-            raise _too_large()
         cursor = page.get("nextCursor")
         if not cursor:
             return pages
+        if not isinstance(cursor, str):
+            raise Refused(f"Page {len(pages)} of the list names the next one by something that is no text.")
         if cursor in cursors or len(pages) >= MAX_PAGES:
             raise Refused(
                 f"The list does not end: after {len(pages)} pages its next one is one that was read already."
+                if cursor in cursors
+                else f"The list has more than {MAX_PAGES} pages."
             )
         cursors.add(cursor)
         parameters = {"cursor": cursor}
 
 
-def _too_large() -> Refused:
-    return Refused(f"The server's answer is larger than {MAX_BYTES // 1_048_576} MB.")
-
-
-def _line(fault: Exception) -> str:
-    """What could not be read as a message, as the error of its reader holds it."""
-    errors: list[JsonObject] = getattr(fault, "errors", list)()
-    return str(errors[0].get("input", "")) if errors else ""
+def _said(error: MCPError, wire: Wire) -> str:
+    if error.error.code == _PARSE_ERROR:
+        # The SDK's words for it hold a piece of the answer, which may be half of a secret.
+        return f"it is no JSON that can be read ({_PARSE_ERROR})"
+    return f"{one_line(wire.masks(error.error.message), limit=300)} ({error.error.code})"
 
 
 def _causes(error: BaseException) -> Iterable[BaseException]:
@@ -240,58 +169,88 @@ def _causes(error: BaseException) -> Iterable[BaseException]:
         yield from _causes(error.__context__)
 
 
-def _sentence(error: BaseException, connection: JsonObject, last_words: str) -> str:
+def _sentence(error: BaseException, connection: JsonObject, wire: Wire) -> str:
+    if wire.fault is not None:
+        return str(wire.fault)
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, Refused):
             return str(cause)
-        if isinstance(cause, TimeoutError):
-            return f"The server did not answer within {connection['seconds']:g} s.{last_words}"
         if isinstance(cause, MemoryError):
-            return str(_too_large())
-    if connection.get("url"):
-        if any(
-            isinstance(cause, Forbidden | httpcore2.NetworkError | httpx2.NetworkError) for cause in causes
+            return str(too_large())
+        if connection.get("url") and isinstance(
+            cause,
+            Forbidden
+            | httpx2.InvalidURL
+            | httpx2.NetworkError
+            | httpx2.ConnectTimeout
+            | httpcore2.NetworkError,
         ):
             return str(connection["unreachable"])
-        for cause in causes:
-            if isinstance(cause, httpx2.HTTPStatusError):
-                return f"The server answered {cause.response.status_code} instead of the list."
-    for cause in causes:
-        if isinstance(cause, MCPError) and cause.error.code != _CONNECTION_CLOSED:
-            return f"The server refused: {one_line(cause.error.message, limit=300)} ({cause.error.code})."
-    return f"The server ended before it had answered.{last_words}"
+    errors = [cause for cause in causes if isinstance(cause, MCPError)]
+    if wire.status:
+        hint = " Check the headers that it is sent." if wire.status in {401, 403} else ""
+        return f"The server answered {wire.status} instead of the list.{hint}"
+    for one in errors:
+        if one.error.code != _CONNECTION_CLOSED:
+            return f"The server refused: {_said(one, wire)}."
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        return f"The server did not answer within {connection['seconds']:g} s.{_last_words(wire)}"
+    return f"The server ended before it had answered.{_last_words(wire)}"
 
 
-def _last_words(words: TextIO, secrets: Iterable[str]) -> str:
+def _last_words(wire: Wire) -> str:
     """What the server wrote last to its standard error, without the values that it was given."""
-    words.seek(0, 2)
-    words.seek(max(0, words.tell() - 4 * _LAST_WORDS))
-    text = words.read()
-    for secret in secrets:
-        if len(secret) >= 4:
-            text = text.replace(secret, "***")
+    text = wire.masks(wire.last_words.decode(errors="replace"))
     lines = [one_line(without_controls(line)[0], limit=_LAST_WORDS) for line in text.splitlines()]
     shown = " / ".join([line for line in lines if line][-3:])
     return f" Its last words: {cut(shown, _LAST_WORDS)}" if shown else ""
 
 
+def _as_document(found: JsonObject) -> str:
+    """The list as it is stored: readable, unless that would make it too large to be read again."""
+    document = json.dumps(found, ensure_ascii=False, indent=1)
+    return (
+        document
+        if len(document.encode(errors="replace")) <= MAX_BYTES
+        else json.dumps(found, ensure_ascii=False)
+    )
+
+
 def main() -> int:
     connection: JsonObject = json.load(sys.stdin)
+    headers, environment = connection["headers"], connection["environment"]
+    wire = Wire(Masks([*headers.values(), *environment.values()]))
+    secrets = Masks(
+        [*headers.values(), *(value for name, value in environment.items() if _SECRET_NAME.search(name))]
+    )
 
     async def within_the_time() -> JsonObject:
         with anyio.fail_after(connection["seconds"]):
-            return await list_pages(connection, words)
+            return await read_list(connection, wire)
 
-    with tempfile.TemporaryFile("w+", errors="replace") as words:
-        try:
-            found = anyio.run(within_the_time)
-        except BaseException as error:  # noqa: BLE001 - whatever the SDK raises, in groups or alone, becomes a sentence
-            sys.stderr.write(
-                _sentence(error, connection, _last_words(words, connection["environment"].values()))
-            )
-            return REFUSED
-    json.dump(found, sys.stdout)
+    own_all_descendants()
+    for limit, most in _LIMITS.items():
+        resource.setrlimit(limit, (most, most))
+    try:
+        said = _as_document(anyio.run(within_the_time))
+    except BaseException as error:  # noqa: BLE001 - whatever the SDK raises, in groups or alone, becomes a sentence
+        sys.stdout.buffer.write(_sentence(error, connection, wire).encode(errors="replace"))
+        return REFUSED
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end_all_descendants()
+    document = secrets(said)
+    warnings = []
+    if wire.stray:
+        warnings.append(
+            f"The server wrote {wire.stray:,} other lines among its answers; the first: {wire.first_stray}"
+        )
+    if document != said:
+        warnings.append(
+            "The server repeated a secret that it was given in its list; *** stands there instead."
+        )
+    sys.stdout.buffer.write(json.dumps(warnings).encode() + b"\n" + document.encode(errors="replace"))
     return 0
 
 

@@ -4,13 +4,7 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,63 +13,17 @@ from django.core.management import call_command
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import INPUTS
+from tests.tools.imports import mcp_servers
+from tests.tools.imports.mcp_servers import bad, names, needs_badserver, over_http
 from tools.imports import mcp_server
 from tools.imports.fetch import UNREACHABLE, FetchRefused
 from tools.models import Tool
 
-BADSERVER = INPUTS / "tools" / "badserver.py"
-needs_badserver = pytest.mark.skipif(not BADSERVER.exists(), reason="needs ../shared/inputs")
-# A server written in one line, for machines without ../shared.
-PLAIN = """
-import json, sys
-for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked: continue
-    result = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}},
-              "serverInfo": {"name": "plain", "version": "1"}} if asked["method"] == "initialize" else ANSWER
-    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
-"""
-
 
 @pytest.fixture
 def allow(settings: Any, tmp_path: Path) -> Any:
-    """Allows commands by id, as the file of an installation does."""
-
-    def allowed(**commands: list[str] | dict[str, Any]) -> None:
-        path = tmp_path / "commands.json"
-        entries = {name: one if isinstance(one, dict) else {"command": one} for name, one in commands.items()}
-        path.write_text(json.dumps(entries))
-        settings.MCP_COMMANDS_FILE = str(path)
-
     settings.MCP_SECONDS = 10
-    return allowed
-
-
-def bad(mode: str) -> list[str]:
-    return [sys.executable, str(BADSERVER), mode]
-
-
-@contextmanager
-def over_http(mode: str, settings: Any) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings.IMPORT_ALLOWED_HOSTS = [f"127.0.0.1:{port}"]
-    with subprocess.Popen([*bad(mode), "--http", str(port)], stderr=subprocess.DEVNULL) as process:
-        try:
-            for _ in range(100):
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.05)
-            yield f"http://127.0.0.1:{port}/mcp"
-        finally:
-            process.kill()
-
-
-def names(found: mcp_server.ToolList) -> list[str]:
-    return [tool["name"] for page in json.loads(found.raw)["pages"] for tool in page["tools"]]
+    return lambda **commands: mcp_servers.allow(settings, tmp_path, **commands)
 
 
 OUTCOMES = [
@@ -147,64 +95,6 @@ def test_case_23_chatter_on_stdout_is_a_warning_that_names_the_first_line_SYN_2(
     )
 
 
-@needs_badserver
-def test_case_25_no_process_is_left_behind_SYN_2(allow: Any, settings: Any, tmp_path: Path) -> None:
-    """Servers whose command line holds a word that no other process has."""
-    mark = f"mark-{tmp_path.name}"
-    allow(**{mode: [*bad(mode), mark] for mode in ("ok", "hang", "crash", "diemidlist")})
-    settings.MCP_SECONDS = 1.5
-    for mode in ("ok", "hang", "crash", "diemidlist"):
-        try:
-            mcp_server.from_command(mode)
-        except FetchRefused:
-            continue
-    deadline = time.monotonic() + 5
-    while left := _running(mark):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
-
-
-def _running(mark: str) -> list[str]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = entry.read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        if mark in words and entry.parent.name != str(os.getpid()):
-            found.append(words)
-    return found
-
-
-def test_an_odd_tool_does_not_hide_the_rest_of_a_live_list_SYN_2(allow: Any) -> None:
-    answer = {
-        "tools": [
-            {"name": "no_schema"},
-            {"name": "half \ud83d"},
-            {"name": "good", "inputSchema": {"type": "object"}},
-        ]
-    }
-    allow(server=[sys.executable, "-c", PLAIN.replace("ANSWER", repr(answer))])
-    assert [name.rstrip("\ufffd? ") for name in names(mcp_server.from_command("server"))] == [
-        "no_schema",
-        "half",
-        "good",
-    ]
-
-
-def test_a_list_that_never_ends_is_given_up_SYN_2(allow: Any) -> None:
-    allow(server=[sys.executable, "-c", PLAIN.replace("ANSWER", '{"tools": [], "nextCursor": "again"}')])
-    with pytest.raises(FetchRefused, match="The list does not end"):
-        mcp_server.from_command("server")
-
-
-def test_an_answer_that_is_too_large_is_given_up_SYN_2(allow: Any) -> None:
-    allow(server=[sys.executable, "-c", PLAIN.replace("ANSWER", '{"tools": [], "x": "x" * 30_000_000}')])
-    # Which of the two limits it meets first depends on the machine.
-    with pytest.raises(FetchRefused, match=r"larger than 20 MB|did not answer within 10 s"):
-        mcp_server.from_command("server")
-
-
 def test_only_commands_of_the_allow_list_are_started_SEC_2(allow: Any, settings: Any, tmp_path: Path) -> None:
     with pytest.raises(FetchRefused, match="none is allowed here"):
         mcp_server.from_command("time")
@@ -246,15 +136,15 @@ def test_a_forbidden_address_is_not_connected_to_SEC_2(url: str) -> None:
 def test_case_27_a_server_that_changed_is_followed_SYN_2(
     allow: Any, committed: Tenant, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def sync(mode: str) -> dict[str, Any]:
+    def sync(mode: str, *more: str) -> dict[str, Any]:
         allow(server=bad(mode))
-        call_command("import_mcp", "--command", "server", "--tenant", committed.slug, "--json")
+        call_command("import_mcp", "--command", "server", "--tenant", committed.slug, "--json", *more)
         report: dict[str, Any] = json.loads(capsys.readouterr().out)
         return report
 
     assert sync("ok")["added"] == 3
     assert sync("ok")["unchanged"] == 3
-    changed = sync("v2")
+    changed = sync("v2", "--confirm-removals")
     # It has another name as well, which all of its tools show: so the unchanged one follows.
     assert [changed[name] for name in ("added", "changed", "removed", "unchanged")] == [1, 2, 1, 0]
     with pytest.raises(SystemExit):
@@ -263,3 +153,18 @@ def test_case_27_a_server_that_changed_is_followed_SYN_2(
     with tenant_context(committed.pk):
         active = Tool.objects.filter(active=True).order_by("name").values_list("name", flat=True)
         assert list(active) == ["ticket_assign", "ticket_list", "ticket_open"]
+
+
+@needs_badserver
+def test_case_31_two_tools_of_one_name_are_the_first_one_at_every_sync_SYN_2(
+    allow: Any, committed: Tenant, capsys: pytest.CaptureFixture[str]
+) -> None:
+    allow(server=bad("dupnames"))
+    for added, unchanged in ((3, 0), (0, 3)):
+        call_command("import_mcp", "--command", "server", "--tenant", committed.slug, "--json")
+        report = json.loads(capsys.readouterr().out)
+        assert (report["added"], report["unchanged"], report["changed"]) == (added, unchanged, 0)
+        assert [entry["operation"] for entry in report["left_out"]] == ["search"]
+    with tenant_context(committed.pk):
+        described = dict(Tool.objects.values_list("tool_id", "description"))
+    assert described == {"search": "Search the wiki.", "item-get": "Dash.", "item_get": "Underscore."}

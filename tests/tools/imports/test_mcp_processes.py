@@ -1,0 +1,102 @@
+"""SYN-2, case 25: whatever becomes of an import from an MCP server, no process, no zombie and no open file is left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.imports import mcp_servers
+from tests.tools.imports.mcp_servers import bad, children, names, needs_badserver, open_files, running, soon
+from tools.imports import mcp_server
+from tools.imports.fetch import FetchRefused
+
+FAILING = ("hang", "crash", "diemidlist", "noop", "weirdproto")
+
+
+@needs_badserver
+def test_case_25_twenty_tries_leave_no_process_no_zombie_and_no_open_file_SYN_2(
+    settings: Any, tmp_path: Path
+) -> None:
+    mark = f"mark-{tmp_path.name}"
+    mcp_servers.allow(settings, tmp_path, **{mode: [*bad(mode), mark] for mode in FAILING})
+    settings.MCP_SECONDS = 4
+
+    def try_once(mode: str) -> bool:
+        try:
+            return names(mcp_server.from_command(mode)) == []
+        except FetchRefused:
+            return True
+
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(len, FAILING))  # its threads are there
+        before = (children(), open_files())
+        assert all(pool.map(try_once, FAILING * 4))
+        assert running(mark) == []
+        assert (children(), open_files()) == before
+
+
+def _stubborn(mark: str) -> list[str]:
+    """Does not end when told to, and starts one process that stays in its group and one that leaves it."""
+    sleep = f"[sys.executable, '-c', 'import time; time.sleep(600)', {mark!r}]"
+    code = (
+        "import signal, subprocess, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"subprocess.Popen({sleep})\nsubprocess.Popen({sleep}, start_new_session=True)\ntime.sleep(600)"
+    )
+    return [sys.executable, "-c", code, mark]
+
+
+def test_case_25_a_server_that_does_not_end_is_ended_with_all_that_it_started_SYN_2(
+    settings: Any, tmp_path: Path
+) -> None:
+    mark = f"mark-{tmp_path.name}"
+    mcp_servers.allow(settings, tmp_path, it=_stubborn(mark))
+    settings.MCP_SECONDS = 1
+    with pytest.raises(FetchRefused, match="did not answer within 1 s"):
+        mcp_server.from_command("it")
+    assert soon(lambda: running(mark), 1) == []
+
+
+def test_case_25_a_server_does_not_outlive_a_portal_that_is_killed_SYN_2(
+    settings: Any, tmp_path: Path
+) -> None:
+    mark = f"mark-{tmp_path.name}"
+    asked = {
+        "command": _stubborn(mark),
+        "headers": {},
+        "environment": {},
+        "seconds": 60,
+        "allowed_hosts": [],
+        "unreachable": "",
+    }
+    code = (
+        "import subprocess, sys\n"
+        "subprocess.run([sys.executable, '-m', 'tools.imports.mcp_session'], input=sys.argv[1].encode(), stdout=-3)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, json.dumps(asked)], stderr=subprocess.DEVNULL, start_new_session=True
+    ) as portal:
+        assert (
+            soon(lambda: not len(running(mark)) >= 4, 15) is False
+        )  # portal's question, server, and its two
+        os.kill(portal.pid, signal.SIGKILL)
+    assert soon(lambda: running(mark), 15) == []
+
+
+def test_s11_a_server_has_bounds_of_memory_and_files_and_an_empty_folder(
+    settings: Any, tmp_path: Path
+) -> None:
+    code = (
+        "import os, resource as r, sys\n"
+        "print(os.listdir(), *(r.getrlimit(x)[1] for x in (r.RLIMIT_DATA, r.RLIMIT_FSIZE, r.RLIMIT_CORE)), file=sys.stderr)"
+    )
+    mcp_servers.allow(settings, tmp_path, it=[sys.executable, "-c", code])
+    with pytest.raises(FetchRefused, match=r"\[\] 4000000000 1000000000 0$"):
+        mcp_server.from_command("it")

@@ -1,0 +1,74 @@
+"""Admin of MCP servers: what a person decides about one, by the same services as its pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from portal.tenancy.models import Role
+from tools import servers
+from tools.admin.base import RefusableForm, ServiceAdmin
+from tools.errors import CatalogueError
+from tools.models import McpServer
+
+
+class ServerForm(RefusableForm):
+    def clean(self) -> dict[str, Any] | None:
+        """The service's sentence, before the model only names the constraint."""
+        cleaned = super().clean() or {}
+        if bool(cleaned.get("url")) == bool(cleaned.get("command_id")):
+            self.add_error("url", servers.ONE_WAY)
+        return cleaned
+
+
+@admin.register(McpServer)
+class McpServerAdmin(ServiceAdmin):
+    """Whether a server answers is noted when it is asked, and never typed."""
+
+    form = ServerForm
+    role_to_write = Role.ADMIN
+    list_display = ("slug", "title", "url", "command_id", "health", "synced_at")
+    list_filter = ("health",)
+    search_fields = ("slug", "title", "url")
+    fields = (
+        "slug",
+        "title",
+        "url",
+        "command_id",
+        "headers",
+        "health",
+        "synced_at",
+        "last_error",
+        "created_at",
+        "updated_at",
+    )
+    readonly_fields = ("health", "synced_at", "last_error", "created_at", "updated_at")
+
+    def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: bool) -> None:
+        who = request.user.get_username()
+        if change:
+            changes = {name: form.cleaned_data[name] for name in form.changed_data}
+            saved = servers.update_server(pk=obj.pk, actor=who, **changes)
+        else:
+            saved = servers.create_server(actor=who, **form.cleaned_data)
+        obj.__dict__.update(saved.__dict__)
+
+    def delete_model(self, request: HttpRequest, obj: McpServer) -> None:
+        servers.delete_server(pk=obj.pk, actor=request.user.get_username())
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        try:
+            return super().delete_view(request, object_id, extra_context)
+        except CatalogueError as error:
+            messages.error(request, str(error))
+            return redirect("admin:tools_mcpserver_change", object_id)
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        for server in queryset:
+            try:
+                self.delete_model(request, server)
+            except CatalogueError as error:
+                messages.error(request, str(error))

@@ -1,0 +1,75 @@
+"""What is known of one conversation with an MCP server, whichever way it goes: how much was said, what was odd about it, and
+what must not be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+MAX_BYTES = 20 * 1024 * 1024
+# A server could repeat what it was given; shorter values are words that texts have anyway.
+_SECRET_LENGTH = 4
+_WORD_LENGTH = 8
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
+
+
+class Refused(Exception):
+    """There is no list; the message is for the operator."""
+
+
+class Masks:
+    """Takes values out of texts: those that the server was given, and the words that they are made of."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        words = {
+            word
+            for value in values
+            for word in (value, *(part for part in value.split() if len(part) >= _WORD_LENGTH))
+            if len(word) >= _SECRET_LENGTH
+        }
+        # Also as JSON writes them. The longest first: a value may hold another.
+        written = words | {json.dumps(word)[1:-1] for word in words}
+        self._written = sorted(written, key=lambda word: (-len(word), word))
+
+    def __call__(self, text: str) -> str:
+        for word in self._written:
+            text = text.replace(word, "***")
+        return text
+
+
+@dataclass(slots=True)
+class Wire:
+    """One conversation. `masks` take out every value that the server was given."""
+
+    masks: Masks
+    left: int = MAX_BYTES
+    stray: int = 0  # lines that are no messages
+    first_stray: str = ""
+    changes: int = 0  # how often the server said that its list has changed
+    status: int = 0  # of HTTP, where it was a refusal
+    last_words: bytes = b""  # the end of what a process wrote to its standard error
+    # Kept beside being raised, since the SDK takes some errors for the end of a stream.
+    fault: Refused | None = field(default=None)
+
+    def heard(self, data: bytes) -> None:
+        """Counts what the server said. Raises Refused beyond MAX_BYTES."""
+        self.left -= len(data)
+        if self.left < 0:
+            self.fault = too_large()
+            raise self.fault
+
+
+def too_large() -> Refused:
+    return Refused(f"The server's answer is larger than {MAX_BYTES // 1_048_576} MB.")
+
+
+def mended(line: bytes) -> bytes:
+    """JSON without half surrogate pairs, which its reader refuses: one in a description would hide the whole list."""
+    if b"\\u" not in line:
+        return line
+    return _ESCAPE.sub(lambda found: b"" if found["half"] else found[0], line)
