@@ -1,67 +1,183 @@
-"""Reads a file of tools, one JSON object a line: `{id, name, description, server, domain, parameters, tags}` and any other
-field of a tool. Pure: bytes to specs.
+"""Reads a file of tools: JSON Lines (one object a line), or YAML (a list, or documents after `---`). Pure: bytes to specs.
+
+An entry is one that somebody wrote, `{id, name, description, server, domain, parameters, tags}` and any other field of a
+tool, or one that tools/exports.py wrote, which begins at its `tool_id` and holds everything about the tool. A file is of
+the one form or the other.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+from yaml.events import ScalarEvent
+
+from tools.imports.document import MAX_BYTES, MAX_VALUES
 from tools.imports.specs import DocumentRefused, EndpointSpec, LeftOut, ParsedDocument
 from tools.imports.texts import clean_value
+from tools.imports.yaml_reader import YamlLimits, YamlReader
 
 MAX_LINES = 200_000
 ID_LENGTH = 200
+EXPORTED = "export"  # the kind of a document whose specs are whole entries of an export, as `metadata`
+
+# As deep, and with numbers as long, as the catalogue may hold them.
+_MAX_DEPTH, _MAX_DIGITS = 120, 4_000
+_SLICE = 1_000
+_SLICE_BYTES = 8 * 1024 * 1024
+_ITEM = re.compile(rb"^(?:-(?=[ \t\r\n])|---(?=[ \t\r\n]|\Z))", re.MULTILINE)
 
 _TEXTS = ("category", "subcategory", "routing_domain", "semantic_namespace", "sensitivity", "lifecycle", "owner", "server",
           "tool_type", "source_protocol", "visibility")  # fmt: skip
 _LISTS = ("use_cases", "tech_stack", "target_personas")
 
 
-def parse_tools(raw: bytes, *, name: str = "") -> ParsedDocument:
-    """Specs of all lines; a line that is no tool is left out with its number and the reason.
+class _Entry(NamedTuple):
+    """The text of one entry and the line that it begins at."""
 
-    Raises DocumentRefused when the file is not UTF-8 or holds no JSON line at all. The key of a tool is its `id`.
+    line: int
+    text: bytes
+
+
+def parse_tools(raw: bytes, *, name: str = "") -> ParsedDocument:
+    """Specs of all entries; one that is no tool is left out with its line and the reason.
+
+    Raises DocumentRefused when the file is not UTF-8 or holds no tool at all. The key of a tool is its `id`; an entry of an
+    export travels whole, as the metadata of a spec whose key is its place.
     """
     where = name or "The file"
     try:
-        lines = raw.decode("utf-8-sig").split("\n")
+        raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DocumentRefused(f"{where} is not UTF-8 text (byte {error.start}).") from None
-    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    if not numbered:
+    read = [one for entry in _entries(raw) for one in _read(entry, is_json=_is_json(raw))]
+    if not read:
         raise DocumentRefused(f"{where} is empty.")
-    if len(numbered) > MAX_LINES:
-        raise DocumentRefused(f"{where} has {len(numbered):,} lines; at most {MAX_LINES:,} are read at once.")
-    endpoints: dict[str, EndpointSpec] = {}
+    if len(read) > MAX_LINES:
+        raise DocumentRefused(f"{where} has {len(read):,} tools; at most {MAX_LINES:,} are read at once.")
+    is_export = any(isinstance(value, dict) and "tool_id" in value for _, value in read)
+    specs: dict[str, EndpointSpec] = {}
     left_out: list[LeftOut] = []
-    for number, line in numbered:
+    for place, value in read:
         try:
-            spec = _spec(clean_value(_read(line)))
+            spec = _exported(place, value) if is_export else _spec(clean_value(_checked(value)))
+            if spec.key in specs:
+                raise ValueError(f"the id {spec.key!r} stands on an earlier line already")  # noqa: TRY301 - as all that is wrong
+            specs[spec.key] = spec
         except ValueError as error:
-            left_out.append(LeftOut(f"line {number}", str(error)))
-            continue
-        if spec.key in endpoints:
-            left_out.append(
-                LeftOut(f"line {number}", f"the id {spec.key!r} stands on an earlier line already")
-            )
-        else:
-            endpoints[spec.key] = spec
-    if not endpoints:
+            left_out.append(LeftOut(place, str(error)))
+    if not specs:
         raise DocumentRefused(f"{where} holds no tool: {left_out[0].operation}: {left_out[0].reason}.")
     return ParsedDocument(
-        kind="manual", format_version="", title=name, version="", description="", servers=(), operations=len(numbered),
-        endpoints=tuple(endpoints.values()), left_out=tuple(left_out), warnings=(),
+        kind=EXPORTED if is_export else "manual", format_version="", title=name, version="", description="", servers=(),
+        operations=len(read), endpoints=tuple(specs.values()), left_out=tuple(left_out), warnings=(),
     )  # fmt: skip
 
 
-def _read(line: str) -> Any:
+def slices(raw: bytes) -> Iterator[bytes]:
+    """The file in parts of some entries each, so that a large one is never in memory as values. Each part begins with as
+    many empty lines as stand before it, so that lines keep their numbers."""
+    part: list[_Entry] = []
+    size = 0
+    for entry in _entries(raw):
+        if part and (len(part) >= _SLICE or size + len(entry.text) > _SLICE_BYTES):
+            yield _joined(part)
+            part, size = [], 0
+        part.append(entry)
+        size += len(entry.text)
+    yield _joined(part)
+
+
+def _joined(part: list[_Entry]) -> bytes:
+    text = bytearray()
+    line = 1
+    for entry in part:
+        text += b"\n" * (entry.line - line) + entry.text
+        line = entry.line + entry.text.count(b"\n")
+    return bytes(text)
+
+
+def _entries(raw: bytes) -> Iterator[_Entry]:
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    if raw.lstrip().startswith(b"["):
+        yield _Entry(1, raw)  # a list of tools in JSON
+    elif _is_json(raw):
+        for number, line in enumerate(raw.split(b"\n"), 1):
+            if line.strip():
+                yield _Entry(number, line + b"\n")
+    else:
+        number = 1
+        for start, end in itertools.pairwise([0, *(item.start() for item in _ITEM.finditer(raw)), len(raw)]):
+            text = raw[start:end]
+            if _says_something(text):
+                yield _Entry(number, text)
+            number += text.count(b"\n")
+
+
+def _is_json(raw: bytes) -> bool:
+    """Content decides: in YAML of tools no line begins with a brace."""
+    return raw.lstrip()[:1] in (b"{", b"[") or raw.startswith(b"{") or b"\n{" in raw
+
+
+def _says_something(text: bytes) -> bool:
+    lines = (line.strip() for line in text.split(b"\n"))
+    return any(line and not line.startswith((b"#", b"%")) and line not in (b"---", b"...") for line in lines)
+
+
+def _read(entry: _Entry, *, is_json: bool) -> Iterator[tuple[str, Any]]:
+    """The place and the value of each tool in an entry, texts to the letter; instead of a value that cannot be read the
+    ValueError that says why, in half a sentence."""
+    place = f"line {entry.line}"
+    text = entry.text.decode()
     try:
-        return json.loads(line)
+        value = _json(text) if is_json else _yaml(text)
+    except ValueError as error:
+        yield place, error
+        return
+    # A list of tools is as good as one after the other; a list of one is how YAML has each of them.
+    tools = value if isinstance(value, list) and any(isinstance(one, dict) for one in value) else [value]
+    for number, tool in enumerate(tools, 1):
+        yield place if len(tools) == 1 else f"{place}, tool {number}", tool
+
+
+def _checked(value: Any) -> Any:
+    if isinstance(value, ValueError):
+        raise value
+    return value
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"is no JSON: {error}") from None
     except RecursionError:
         raise ValueError("is nested too deeply") from None
+
+
+def _yaml(text: str) -> Any:
+    reader = _ToTheLetter(YamlLimits("It", _MAX_DEPTH, MAX_VALUES, MAX_BYTES, _MAX_DIGITS))
+    try:
+        return reader.read(text)
+    except DocumentRefused as refused:
+        raise ValueError(str(refused).removeprefix("It ").removesuffix(".")) from None
+
+
+class _ToTheLetter(YamlReader):
+    """Keeps the characters that documents of strangers lose: what the catalogue holds comes back as it was."""
+
+    def _add(self, event: Any, value: Any, plain: str | None) -> None:
+        exact = isinstance(event, ScalarEvent) and isinstance(value, str)
+        super()._add(event, event.value if exact else value, plain)
+
+
+def _exported(place: str, value: Any) -> EndpointSpec:
+    if not isinstance(_checked(value), dict) or not isinstance(value.get("tool_id"), str):
+        raise ValueError("has no tool_id, as the other tools of this file have")
+    return EndpointSpec(place, "", "", "", "", "", (), {}, None, metadata=value, deprecated=False)
 
 
 def _spec(line: Any) -> EndpointSpec:

@@ -1,25 +1,19 @@
 """LightAPI descriptions 0.1.0 as endpoint specs. Pure: bytes in, a `ParsedDocument` out.
 
-The format is strict, and so is this reader: a document that breaks its schema (lightapi-0.1.0.yaml, the format's own) is
-refused with the place of each fault, for example `operations.ping.method`. Values are never repeated, since a wrong
-document may hold a secret where only its name may stand. What the format allows and the catalogue cannot hold (resources
-and prompts of MCP) is left out with the reason. Nothing outside the document is opened.
+The format is strict, and so is this reader: what breaks its schema is refused (`lightapi_format`). What the format allows
+and the catalogue cannot hold (resources and prompts of MCP) is left out with the reason. Nothing outside the document is
+opened, and no secret that is written out in it is kept with an endpoint.
 """
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, NamedTuple
-
-import yaml
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]
 
 from tools.imports.bundle import Bundler
 from tools.imports.document import LoadedDocument
+from tools.imports.lightapi_format import VERSION, checked
 from tools.imports.names import NamedOperation, operation_names
 from tools.imports.openapi import MAX_KEY_BYTES, MAX_OPERATIONS
 from tools.imports.operations import (
@@ -33,17 +27,6 @@ from tools.imports.schema import Schemas
 from tools.imports.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
 from tools.imports.texts import as_text, cut, one_line
 
-VERSION = "0.1.0"
-_SCHEMA = Path(__file__).with_name("lightapi-0.1.0.yaml")
-_PROTOCOLS = {"http": "http", "jsonrpc": "jsonRpc", "openrpc": "openRpc", "grpc": "grpc", "mcp": "mcp"}
-_MAX_FAULTS = 5
-_NAME = re.compile(r"[A-Za-z0-9_.$-]{1,100}")
-_TYPES = {
-    "string": "a text", "object": "a mapping", "array": "a list", "integer": "a whole number", "number": "a number",
-    "boolean": "true or false", "null": "null",
-}  # fmt: skip
-# How open an operation is says who may see its tool.
-_SENSITIVITY = {"public": "public", "internal": "internal", "restricted": "restricted"}
 # What a router needs to know to call the operation.
 _CALL = (
     "protocol",
@@ -57,6 +40,11 @@ _CALL = (
     "request",
     "kind",
     "name",
+)
+# What holds a secret by its name.
+_SECRET = re.compile(
+    r"(proxy-)?authorization|cookie|.*(password|secret|(api|private)[-_]?key|(access|auth)[-_]?token)",
+    re.IGNORECASE,
 )
 _LIFECYCLE = {"draft": "active", "active": "active", "deprecated": "deprecated", "retired": "retired"}
 
@@ -92,7 +80,7 @@ class _Operation(NamedTuple):
 
 def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
     """The endpoints of a loaded document; `subject` begins the sentence when it is refused: `DocumentRefused`."""
-    tree = _checked(loaded.value, subject)
+    tree = checked(loaded.value, subject)
     reading = Reading(tree, siblings_count=True)
     for warning in loaded.warnings:
         reading.warnings.add(warning)
@@ -117,108 +105,13 @@ def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
         endpoints=endpoints,
         left_out=tuple(left_out),
         warnings=reading.warnings.all(),
+        # Any other profile is a part of the API: what it does not name is not gone.
+        complete=_profile(tree) == "catalog",
     )
 
 
-def _checked(tree: Any, subject: str) -> JsonObject:
-    """The document, if it is one of this version and keeps to the format's schema."""
-    if not isinstance(tree, dict) or "lightapi" not in tree:
-        raise DocumentRefused(f"{subject} is not a LightAPI description: it has no field 'lightapi'.")
-    if tree["lightapi"] != VERSION:
-        shown = cut(as_text(tree["lightapi"]), 50) or "no text"
-        raise DocumentRefused(
-            f"{subject} cannot be imported: its 'lightapi' is '{shown}', and the version read is {VERSION}."
-        )
-    faults = sorted(dict.fromkeys(_faults(_validator().iter_errors(tree))))
-    if faults:
-        more = f" … and {len(faults) - _MAX_FAULTS:,} more" if len(faults) > _MAX_FAULTS else ""
-        raise DocumentRefused(
-            f"{subject} is not a valid LightAPI description: {'; '.join(faults[:_MAX_FAULTS])}{more}."
-        )
-    return tree
-
-
-@functools.cache
-def _validator() -> Draft202012Validator:
-    """The format's schema, but with an operation's kind chosen by its protocol: of a `oneOf` nobody can say what is wrong."""
-    schema = yaml.load(_SCHEMA.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - ours
-    schema["$defs"]["operation"] = {
-        "type": "object",
-        "required": ["protocol"],
-        "properties": {"protocol": {"enum": list(_PROTOCOLS)}},
-        "allOf": [
-            {
-                "if": {"properties": {"protocol": {"const": protocol}}, "required": ["protocol"]},
-                "then": {"$ref": f"#/$defs/{kind}Operation"},
-            }
-            for protocol, kind in _PROTOCOLS.items()
-        ],
-    }
-    return Draft202012Validator(schema)
-
-
-def _faults(errors: Iterable[ValidationError]) -> Iterator[str]:
-    """Sentences without values. A field that a failed part would have known is no fault of its own."""
-    found = list(errors)
-    certain = [error for error in found if error.validator != "unevaluatedProperties"]
-    for error in found:
-        if error in certain or not any(_within(error, other) for other in certain):
-            yield from _sentences(error)
-
-
-def _within(error: ValidationError, other: ValidationError) -> bool:
-    path = list(error.absolute_path)
-    return list(other.absolute_path)[: len(path)] == path
-
-
-def _sentences(error: ValidationError) -> Iterator[str]:
-    path, rule, wanted = _dotted(error.absolute_path), error.validator, error.validator_value
-    instance: Any = error.instance
-    if rule == "required":
-        yield from (
-            f"{_dotted([*error.absolute_path, one])} is missing" for one in wanted if one not in instance
-        )
-    elif rule == "anyOf" and isinstance(instance, dict) and instance.get("protocol") == "http":
-        needed = ("source", "operationId") if "source" in instance else ("method", "endpoint")
-        missing = next(one for one in needed if one not in instance)
-        yield (
-            f"{path}.{missing} is missing (an http operation has method and endpoint, or source and operationId)"
-        )
-    elif rule in {"unevaluatedProperties", "additionalProperties"}:
-        yield f"{path or 'the document'} has a field that the format does not know ({_unknown(error)})"
-    elif rule == "maxProperties" and path == "operations":
-        yield "operations has more than one entry, and the profile 'endpoint' allows one"
-    elif rule in {"minProperties", "minItems", "minLength"}:
-        yield f"{path} is empty"
-    elif rule in {"enum", "const"}:
-        yield f"{path} is none of {', '.join(map(str, wanted if rule == 'enum' else [wanted]))}"
-    elif rule == "type":
-        kinds: list[str] = wanted if isinstance(wanted, list) else [wanted]
-        yield f"{path} is not {' or '.join(_TYPES.get(kind, kind) for kind in kinds)}"
-    elif rule == "pattern":
-        yield f"{path} is not written as the format wants it ({wanted})"
-    elif rule in {"oneOf", "anyOf"} and error.context:
-        # Of the alternatives the one that came furthest is what was meant.
-        deepest = max(len(inner.absolute_path) for inner in error.context)
-        meant = [inner for inner in error.context if len(inner.absolute_path) == deepest]
-        if deepest > len(error.absolute_path):
-            yield from _faults(meant)
-        else:
-            yield f"{path} has a form that the format does not allow"
-    else:
-        yield f"{path} breaks the format's rule '{rule}'"
-
-
-def _unknown(error: ValidationError) -> str:
-    """Names of fields, which are no secrets; those that are not shaped like names are counted."""
-    known = error.schema.get("properties", {})
-    extra = [str(one) for one in error.instance if one not in known]
-    shown = [one for one in extra if _NAME.fullmatch(one)][:3]
-    return ", ".join(shown) if shown else f"{len(extra)} fields"
-
-
-def _dotted(path: Iterable[Any]) -> str:
-    return ".".join(cut(str(part), 100) for part in path)
+def _profile(tree: JsonObject) -> str:
+    return str(tree.get("profile", "catalog"))
 
 
 def _no_tool(written: JsonObject) -> str:
@@ -281,7 +174,6 @@ class _Reader:
             self._reading.warnings.add(
                 f"operations.{operation.name} has neither a summary nor a description."
             )
-        lifecycle = written.get("lifecycle", "active")
         return EndpointSpec(
             key=operation.key,
             method=operation.method,
@@ -297,7 +189,7 @@ class _Reader:
                 MAX_OUTPUT_BYTES,
             ),
             metadata=self._metadata(operation),
-            deprecated=lifecycle == "deprecated",
+            deprecated=written.get("lifecycle") == "deprecated",
         )
 
     def _input(self, operation: _Operation) -> JsonObject:
@@ -329,10 +221,28 @@ class _Reader:
             )
         return bundle.schema or None
 
+    def _without_secrets(self, value: Any, where: str) -> Any:
+        """The value without what may only come from `${secrets…}` and stands there written out, and without keys of TLS."""
+        if isinstance(value, list):
+            return [self._without_secrets(one, f"{where}.{number}") for number, one in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        kept = {}
+        for key, inner in value.items():
+            if key == "tls" or (_SECRET.fullmatch(key) and "${" not in as_text(inner)):
+                self._reading.warnings.add(f"{where}.{cut(key, 100)} may hold a secret; it is not kept.")
+            else:
+                kept[key] = self._without_secrets(inner, f"{where}.{cut(key, 100)}")
+        return kept
+
     def _metadata(self, operation: _Operation) -> JsonObject:
         """How it is called, as the document says it, for routing; and what the tool is besides its texts."""
         written = operation.written
-        call = {key: written[key] for key in _CALL if key in written}
+        call = {
+            key: self._without_secrets(written[key], f"operations.{operation.name}.{key}")
+            for key in _CALL
+            if key in written
+        }
         if isinstance(authentication := written.get("authentication"), str | dict):
             # Its name or kind; an inline one may hold a password.
             call["authentication"] = (
@@ -340,17 +250,24 @@ class _Reader:
             )
         capability = written.get("capability", {})
         tool: JsonObject = {
-            "sensitivity": _SENSITIVITY[written.get("visibility", "internal")],
-            "lifecycle": _LIFECYCLE[written.get("lifecycle", "active")],
             "tool_type": "mcp" if operation.protocol == "mcp" else "api",
             "semantic_namespace": cut(self._tree["info"]["namespace"], 100),
         }
+        # What is not said stays unsaid, so that a lower layer's word counts; the format's defaults are the catalogue's.
+        if "visibility" in written:
+            tool["sensitivity"] = written["visibility"]
+        if "lifecycle" in written:
+            tool["lifecycle"] = _LIFECYCLE[written["lifecycle"]]
         if written.get("lifecycle") == "draft":
             # What is not finished is found by those who know its id, and offered to nobody.
             tool["visibility"] = "unlisted"
         if "group" in capability:
             tool["category"] = cut(one_line(capability["group"], limit=100), 100)
         metadata: JsonObject = {"call": call, "operation_id": cut(operation.name, MAX_TITLE), "tool": tool}
+        if "endpointId" in written:
+            metadata["endpoint_id"] = written["endpointId"]
+        if (profile := _profile(self._tree)) != "catalog":
+            metadata["profile"] = profile
         if words := [
             one_line(capability[key], limit=200)
             for key in ("group", "action", "resource")

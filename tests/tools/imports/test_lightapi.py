@@ -90,11 +90,16 @@ def test_visibility_and_lifecycle_say_who_is_offered_the_tool_SYN_3() -> None:
     def tool(**fields: str) -> Any:
         return only({**PING, **fields}).metadata["tool"]
 
-    assert (tool()["sensitivity"], tool()["lifecycle"]) == ("internal", "active")
+    # What is not said stays unsaid: the catalogue's defaults are the format's, and a lower layer may know better.
+    assert {"sensitivity", "lifecycle", "visibility"}.isdisjoint(tool())
+    assert tool(lifecycle="active")["lifecycle"] == "active"
+    assert (tool(lifecycle="retired")["lifecycle"], tool(visibility="public")["sensitivity"]) == (
+        "retired",
+        "public",
+    )
     assert tool(visibility="restricted")["sensitivity"] == "restricted"
     assert tool(lifecycle="deprecated")["lifecycle"] == "deprecated"
     assert tool(lifecycle="draft")["visibility"] == "unlisted"
-    assert "visibility" not in tool()
 
 
 def test_the_input_is_an_object_whose_references_are_inside_it_SYN_3() -> None:
@@ -196,3 +201,131 @@ def test_an_inline_password_is_not_kept_with_the_endpoint_SYN_3() -> None:
 def test_many_faults_are_counted_and_the_first_ones_shown_SYN_3() -> None:
     said = refusal(written({f"op{n}": {"protocol": "grpc", "method": "Go"} for n in range(40)}))
     assert "… and 35 more" in said
+
+
+# Written for these tests: there is no published example of these protocols.
+EVERY_PROTOCOL = b"""
+lightapi: 0.1.0
+info: {title: Harbour, namespace: harbour, version: 2.1.0, summary: Berths and pilots.}
+sources:
+  berths: {type: openapi, version: 1.0.0, document: ./berths.yaml, servers: {main: {endpoint: https://berths.example/api}}}
+  pilots: {type: openrpc, version: 1.0.0, document: {openrpc: 1.3.2, methods: []}}
+  radar: {type: grpc-reflection, version: 1.0.0}
+  bridge: {type: mcp, version: 1.0.0, transport: stdio}
+operations:
+  freeBerths:
+    protocol: http
+    source: berths
+    operationId: listFreeBerths
+    summary: Berths that are free on a day.
+    capability: {group: berths, action: list}
+    input: {schema: {type: object, required: [day], properties: {day: {type: string, format: date}}}}
+    request: {query: {on: "${input.day}"}}
+  moor:
+    protocol: http
+    method: POST
+    endpoint: ${env.base}/berths/${input.berth}/ships
+    endpointId: harbour/berth.moor
+    summary: Moors a ship.
+    lifecycle: draft
+    safety: {destructive: false, requiresConfirmation: true}
+    idempotency: {safeToRetry: true}
+  callPilot:
+    protocol: openrpc
+    source: pilots
+    method: pilot.call
+    server: {endpoint: https://pilots.example/rpc, tls: {clientKey: PRIVATE}}
+    summary: Calls a pilot.
+    input: {required: [ship], schema: {properties: {ship: {type: string}}}}
+    result: {schema: {type: object, properties: {eta: {type: string}}}}
+  tide:
+    protocol: jsonrpc
+    endpoint: https://tides.example/rpc
+    method: tide.at
+    description: The height of the tide.
+    visibility: public
+  sweep:
+    protocol: grpc
+    source: radar
+    service: harbour.v1.Radar
+    method: Sweep
+    endpoint: {host: radar.example, port: 50051, tls: {key: PRIVATE}}
+    summary: One turn of the radar.
+    visibility: restricted
+  horn:
+    protocol: mcp
+    server: bridge
+    kind: tool
+    name: sound_horn
+    summary: Sounds the horn.
+    lifecycle: retired
+  log:
+    protocol: mcp
+    server: bridge
+    kind: resource
+    uri: ship://log
+  greet:
+    protocol: mcp
+    server: bridge
+    kind: prompt
+    name: greet_pilot
+"""
+
+
+def test_a_document_of_every_protocol_is_read_to_its_end_SYN_3() -> None:
+    found = parse_lightapi(EVERY_PROTOCOL)
+    assert (found.operations, found.servers) == (8, ("https://berths.example/api",))
+    assert [(one.operation, one.reason) for one in found.left_out] == [
+        ("log", "an MCP resource is no tool"),
+        ("greet", "an MCP prompt is no tool"),
+    ]
+    assert [(one.key, one.method, one.path, one.name) for one in found.endpoints] == [
+        ("listFreeBerths@call", "call", "listFreeBerths", "listFreeBerths"),
+        ("harbour/berth.moor", "post", "${env.base}/berths/${input.berth}/ships", "moor"),
+        ("pilot.call@call", "call", "pilot.call", "callPilot"),
+        ("tide.at@call", "call", "tide.at", "tide"),
+        ("harbour.v1.Radar/Sweep@call", "call", "harbour.v1.Radar/Sweep", "sweep"),
+        ("sound_horn@call", "call", "sound_horn", "sound_horn"),
+    ]
+    berths, moor, pilot, tide, sweep, horn = (one.metadata for one in found.endpoints)
+    assert berths["call"] == {
+        "protocol": "http",
+        "source": "berths",
+        "operationId": "listFreeBerths",
+        "request": {"query": {"on": "${input.day}"}},
+    }
+    assert berths["routing"] == {"semanticKeywords": ["berths", "list"]}
+    assert moor["annotations"] == {"destructiveHint": False, "idempotentHint": True}
+    assert (moor["tool"]["visibility"], moor["endpoint_id"]) == ("unlisted", "harbour/berth.moor")
+    assert pilot["call"]["server"] == {"endpoint": "https://pilots.example/rpc"}
+    assert tide["tool"]["sensitivity"] == "public"
+    assert (sweep["tool"]["sensitivity"], sweep["call"]["endpoint"]) == (
+        "restricted",
+        {"host": "radar.example", "port": 50051},
+    )
+    assert (horn["tool"]["lifecycle"], horn["tool"]["tool_type"]) == ("retired", "mcp")
+    assert {one.metadata["tool"]["semantic_namespace"] for one in found.endpoints} == {"harbour"}
+    assert found.endpoints[2].input_schema == {
+        "type": "object",
+        "properties": {"ship": {"type": "string"}},
+        "required": ["ship"],
+    }
+    assert found.endpoints[2].output_schema == {"type": "object", "properties": {"eta": {"type": "string"}}}
+    assert "PRIVATE" not in json.dumps([one.metadata for one in found.endpoints])
+
+
+def test_a_secret_that_is_written_out_is_told_and_not_kept_SYN_3() -> None:
+    request = {
+        "headers": {"Authorization": "Bearer hunter2", "X-Api-Key": "${secrets.key}", "Accept": "text/plain"},
+        "body": {"client_secret": "hunter2", "token_type": "bearer", "users": [{"password": "hunter2"}]},
+    }
+    found = read({"ping": {**PING, "request": request}})
+    assert found.endpoints[0].metadata["call"]["request"] == {
+        "headers": {"X-Api-Key": "${secrets.key}", "Accept": "text/plain"},
+        "body": {"token_type": "bearer", "users": [{}]},
+    }
+    assert found.warnings == (
+        "operations.ping.request.headers.Authorization may hold a secret; it is not kept.",
+        "operations.ping.request.body.client_secret may hold a secret; it is not kept.",
+        "operations.ping.request.body.users.0.password may hold a secret; it is not kept.",
+    )

@@ -1,14 +1,23 @@
-"""Imports a file of tools, one JSON object a line: {id, name, description, server, domain, parameters, tags, …}."""
+"""Imports a file of tools, in JSON Lines or YAML: what export_tools wrote, or tools that somebody wrote: {id, name, description,
+server, domain, parameters, tags, …}."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import UUID
 
 from django.core.management.base import CommandParser
 
-from tools.imports.command import ImportCommand
+from portal.tenancy.commands import REFUSED, SOME_FAILED, USAGE
+from tools.errors import CatalogueError
+from tools.imports.command import ACTOR, SHOWN, ImportCommand
+from tools.imports.exported import FAIL, ON_CONFLICT, SKIP, Conflicts, EntriesReport, import_export, is_export
+from tools.imports.plan import ImportReport
 from tools.imports.service import import_tools
+from tools.imports.specs import DocumentRefused
+
+ID_TAKEN = "the tool_id exists already"  # how the report of tools that somebody wrote says it
 
 
 class Command(ImportCommand):
@@ -16,8 +25,70 @@ class Command(ImportCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("file", metavar="FILE.jsonl")
-        parser.add_argument("--namespace", default="public", help="default: %(default)s")
+        parser.add_argument("file", metavar="FILE")
+        parser.add_argument(
+            "--namespace", default="public", help="of tools that the file gives none; default: %(default)s"
+        )
+        parser.add_argument(
+            "--on-conflict",
+            choices=ON_CONFLICT,
+            default=SKIP,
+            help="with tools that exist and differ, or whose id is another source's: leave them, overwrite them "
+            "(an export's only), or store nothing at all; default: %(default)s",
+        )
 
-    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
-        self.run_import(import_tools, tenant_id, options["file"], options, namespace=options["namespace"])
+    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> int | None:
+        raw = self.read(options["file"])
+        try:
+            if is_export(raw, name=options["file"]):
+                report: EntriesReport | ImportReport = self._import_export(tenant_id, raw, options)
+            else:
+                report = self._import_written(tenant_id, raw, options)
+        except Conflicts as error:
+            if options["json"]:
+                self.stdout.write(json.dumps({"conflicts": error.names}, ensure_ascii=False))
+            self.stop(REFUSED, str(error))
+        except (DocumentRefused, CatalogueError) as error:
+            self.stop(REFUSED, str(error))
+        return SOME_FAILED if report.left_out else None
+
+    def _import_export(self, tenant_id: UUID, raw: bytes, options: dict[str, Any]) -> EntriesReport:
+        if options["source"]:
+            self.stop(USAGE, "An export names the sources of its tools itself; leave --source out.")
+        report = import_export(
+            tenant_id=tenant_id, raw=raw, name=options["file"], actor=ACTOR, on_conflict=options["on_conflict"],
+            namespace=options["namespace"], dry_run=options["dry_run"],
+        )  # fmt: skip
+        self.show(options, report.as_dict(), "\n".join(_lines(report)))
+        return report
+
+    def _import_written(self, tenant_id: UUID, raw: bytes, options: dict[str, Any]) -> ImportReport:
+        reports: list[ImportReport] = []
+
+        def importer(**arguments: Any) -> ImportReport:
+            if options["on_conflict"] == FAIL:
+                found = import_tools(**{**arguments, "dry_run": True}).left_out
+                if taken := [one["operation"] for one in found if one["reason"].startswith(ID_TAKEN)]:
+                    raise Conflicts(taken)
+            reports.append(import_tools(**arguments))
+            return reports[0]
+
+        self.run_import(
+            importer, tenant_id, options["file"], options, raw=raw, namespace=options["namespace"]
+        )
+        return reports[0]
+
+
+def _lines(report: EntriesReport) -> list[str]:
+    would = " (dry run: nothing was stored)" if report.dry_run else ""
+    lines = [
+        f"{report.file}: {report.tools:,} tools{would}",
+        (
+            f"  {report.added:,} added, {report.changed:,} changed, {report.unchanged:,} unchanged, "
+            f"{report.skipped:,} left as they are here, {len(report.left_out):,} left out"
+        ),
+    ]
+    lines += [f"  left out: {one['operation']}: {one['reason']}" for one in report.left_out[:SHOWN]]
+    if len(report.left_out) > SHOWN:
+        lines.append(f"  … and {len(report.left_out) - SHOWN} more left out (--json lists them all)")
+    return [*lines, *(f"  warning: {warning}" for warning in report.warnings[:SHOWN])]
