@@ -96,6 +96,19 @@ _TYPES = (
         "The first request with this Idempotency-Key is still running.",
     ),
     ProblemType(
+        "removals_need_confirmation", 409,
+        "The document no longer has more than a fifth of the source's endpoints; `removed` and `active` count them. A document "
+        "that was cut on its way looks like that, too.",
+        "Look at what would vanish with `dry_run=true`, then send the same request with `confirm_removals` set to true.",
+        "12 of 40 endpoints of billing would vanish, more than a fifth. Confirm the removals if that is meant.",
+    ),
+    ProblemType(
+        "plan_outgrown", 409,
+        "The catalogue is no longer what the plan was made for: another sync, or somebody's edit, came between.",
+        "Discard the plan and sync the source again; the new plan is made for what there is now.",
+        "The catalogue has changed since this plan was made.",
+    ),
+    ProblemType(
         "precondition_failed", 412,
         "The thing was changed since you read it, so your change might undo somebody's work.",
         "Read it again, apply the change to what it is now, and send `If-Match` with the new ETag, which is also `current_etag`.",
@@ -127,8 +140,8 @@ _TYPES = (
     ),
     ProblemType(
         "invalid_source_document", 422,
-        "The document is no OpenAPI document that can be imported.",
-        "`detail` says what is wrong and where. Correct the document and upload it again.",
+        "The document is no OpenAPI document, list of MCP tools or LightAPI description that can be imported.",
+        "`detail` says what is wrong and where. Correct the document and import it again.",
         "This is neither JSON nor YAML.",
     ),
     ProblemType(
@@ -148,6 +161,13 @@ _TYPES = (
         "Something went wrong here; it is not the caller's mistake.",
         "Tell whoever runs the portal the `request_id`, which finds the case in the log.",
         "Something went wrong here. The request id finds it in the log.",
+    ),
+    ProblemType(
+        "upstream_error", 502,
+        "The address of the document or of the MCP server gave no usable answer. Forbidden, closed and filtered addresses look "
+        "the same on purpose.",
+        "Check that the address is public, answers without a redirect and in time, and holds what it should; then send again.",
+        "The address cannot be reached. Only public addresses over http or https are allowed.",
     ),
     ProblemType(
         "unavailable", 503,

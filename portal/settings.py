@@ -133,6 +133,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 3600,
         "options": {"expires": 3000},
     },
+    "start-due-syncs": {"task": "tools.tasks.start_due_syncs", "schedule": 60, "options": {"expires": 50}},
     "prune-jobs": {"task": "portal.tasks.prune_jobs", "schedule": 86_400, "options": {"expires": 80_000}},
 }
 
@@ -196,6 +197,11 @@ DOCUMENT_MAX_BYTES = 20_000_000
 IMPORT_ALLOWED_HOSTS = env.words("IMPORT_ALLOWED_HOSTS", "")
 # The commands of MCP servers that may be started, by id (tools/imports/mcp_server.py says the form); none without it.
 MCP_COMMANDS_FILE = env.text("MCP_COMMANDS_FILE", "")
+SYNC_MAX_REMOVED = env.number(
+    "SYNC_MAX_REMOVED", 0.2, low=0, high=1
+)  # of a source's tools, without being asked
+# Only variables that begin with this may be sent to MCP servers as headers: operators name them (docs/mcp-import.md).
+MCP_SECRET_PREFIX = env.text("MCP_SECRET_PREFIX", "MCP_SECRET_")
 MCP_SECONDS = env.number("MCP_SECONDS", 60, low=1, high=600)  # from a server's start to its whole list
 FILE_UPLOAD_MAX_MEMORY_SIZE = 2_500_000
 

@@ -40,6 +40,36 @@ class Invalid(CatalogueError):
         self.errors = errors
 
 
+class Outgrown(CatalogueError):
+    """The catalogue is no longer what a plan was made of. `keys` are of the endpoints that differ."""
+
+    def __init__(self, keys: list[str]) -> None:
+        shown = ", ".join(keys[:3]) + (f" and {len(keys) - 3:,} more" if len(keys) > 3 else "")
+        super().__init__(
+            f"The catalogue has changed since this plan was made ({shown}), so nothing was applied. Plan the sync again."
+        )
+        self.keys = keys
+
+
+class RemovalsNeedConfirmation(CatalogueError):
+    """A sync would take down more of a source's tools than goes without asking."""
+
+    def __init__(self, removed: int, active: int) -> None:
+        super().__init__(
+            f"{removed:,} of {active:,} tools would vanish ({removed / active:.0%}), so nothing was applied. If the source has "
+            "really shrunk, confirm the removals."
+        )
+        self.removed, self.active = removed, active
+
+
+class WrongSyncState(CatalogueError):
+    """The sync is over, so it can be neither applied nor discarded."""
+
+
+class SyncFailed(CatalogueError):
+    """A source could not be read; its tools stay as they are."""
+
+
 class Busy(CatalogueError):
     """Another write holds the rows."""
 
@@ -53,6 +83,7 @@ _BUSY = {"55P03", "40P01", "57014"}
 _SENTENCES: dict[str, tuple[type[CatalogueError], str]] = {
     "tool_id_once": (NameTaken, "A tool with this tool_id exists in this namespace (perhaps inactive)."),
     "source_slug_once": (NameTaken, "A source with this name exists."),
+    "mcp_server_slug_once": (NameTaken, "An MCP server with this name exists."),
 }
 
 

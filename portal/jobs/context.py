@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -13,8 +14,11 @@ from uuid import UUID
 from django.db import connection
 from django.db.models.functions import Now
 
-from portal.jobs.errors import LostClaim
+from portal.jobs.errors import Cancelled, LostClaim
+from portal.jobs.loop import heartbeat
 from portal.jobs.models import ERROR_LENGTH, LABEL_LENGTH, LOG_LINES, Job, JobFailure, JobState, Progress
+
+TELL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,28 @@ class Context:
         if state == JobState.CANCELLING:
             return "cancel"
         return "stop" if self._stop.is_set() else ""
+
+    @contextmanager
+    def telling(self) -> Iterator[Callable[[int], None]]:
+        """For work that is one transaction, whose own writes nobody sees before its end: the block is given a function for the
+        number of items done, which another connection writes down every second. It raises Cancelled when that was asked for."""
+        told = 0
+
+        def tell(done: int) -> None:
+            nonlocal told
+            told = done
+            if self.stopping() == "cancel":
+                raise Cancelled
+
+        def write() -> None:
+            if told != self.done:
+                with self.job.in_tenant():
+                    Job.objects.note(self.job, {"done": told})
+                self.done = told
+                self._on_progress(self)
+
+        with heartbeat(write, seconds=TELL_SECONDS, name="job-progress", trouble=f"Job {self.job.pk}"):
+            yield tell
 
     def wait(self, seconds: float) -> None:
         """A pause that ends early when the process should stop."""

@@ -32,5 +32,13 @@ class WrongState(JobError):
     """The state that the job has now forbids it."""
 
 
+class CannotGoOn(Exception):
+    """Raised by the work of a job that cannot be done; the sentence is for who started it."""
+
+
+class Cancelled(Exception):
+    """Somebody wants the job to end; raised out of a transaction, which it undoes."""
+
+
 class LostClaim(Exception):
     """Another runner has the job, or nobody: whoever meets this writes nothing more."""

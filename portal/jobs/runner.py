@@ -16,7 +16,7 @@ from django.db import InterfaceError, OperationalError
 
 from portal.jobs import alive, kinds
 from portal.jobs.context import Context
-from portal.jobs.errors import LostClaim
+from portal.jobs.errors import CannotGoOn, LostClaim
 from portal.jobs.loop import WorkLoop, heartbeat
 from portal.jobs.models import MAX_ATTEMPTS, Job, JobState
 
@@ -51,6 +51,10 @@ def _work(context: Context) -> None:
         is_over = kinds.get(job.kind).run(context) or context.stopping() == "cancel"
     except LostClaim:
         raise
+    except CannotGoOn as refusal:
+        sentence = str(refusal)
+        _end(job, lambda: Job.objects.finish(job, JobState.FAILED, error=sentence))
+        return
     except (OperationalError, InterfaceError) as trouble:
         reason = _sentence(trouble)
         # The database's trouble is not the job's, unless it comes back at the same place again and again.

@@ -10,7 +10,7 @@ import pytest
 
 from portal.tenancy.models import Tenant
 from tools.imports import service
-from tools.imports.apply import ImportReport
+from tools.imports.plan import ImportReport
 
 INPUTS = Path(__file__).resolve().parents[3] / "shared" / "inputs"
 OPENAPI = INPUTS / "openapi"

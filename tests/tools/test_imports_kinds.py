@@ -58,7 +58,7 @@ def test_case_53_a_list_that_goes_on_removes_nothing_SYN_2(
     assert (cut["removed"], cut["unchanged"]) == (0, 1)
     assert cut["warnings"][0].startswith("The list goes on")
     lamps.write_text(json.dumps({"tools": LAMPS[:1]}))
-    whole = run(capsys, "import_mcp", "--file", str(lamps), "--tenant", committed.slug)
+    whole = run(capsys, "import_mcp", "--file", str(lamps), "--confirm-removals", "--tenant", committed.slug)
     assert whole["removed"] == 1
     with tenant_context(committed.pk):
         assert not Tool.objects.get(name="lamp_off").active

@@ -17,9 +17,9 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.documents import INPUTS, document, import_document, needs_inputs
 from tests.tools.test_imports_again import fingerprints
-from tools import services
+from tools import overrides, services, sources
 from tools.errors import Busy, CatalogueError, Invalid
-from tools.imports import service
+from tools.imports import syncs
 from tools.imports.service import import_tools, slug_of
 from tools.imports.specs import DocumentRefused
 from tools.models import Endpoint, Source, SourceDocument, Tool
@@ -97,7 +97,7 @@ def test_the_text_report_says_what_the_json_says(committed: Tenant, tmp_path: Pa
     code, out, err = run(capsys, "import_openapi", path, "--tenant", committed.slug, "--dry-run")
     assert (code, err) == (0, "")
     assert "dry run: nothing was stored" in out
-    assert "2 added, 0 changed, 0 removed, 0 unchanged" in out
+    assert "2 added, 0 changed, 0 moved, 0 removed, 0 unchanged" in out
 
 
 def test_a_document_that_the_reader_dies_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +318,7 @@ def test_syn_4_two_first_imports_of_one_source_make_one_source_and_one_tool_each
         with tenant_context(committed.pk):
             assert (Source.objects.count(), Endpoint.objects.count(), Tool.objects.count()) == (1, 20, 20)
             assert SourceDocument.objects.count() == 1
-            services.delete_source(pk=Source.objects.get().pk, actor="olga")
+            sources.delete_source(pk=Source.objects.get().pk, actor="olga")
 
 
 def test_syn_4_an_import_that_finds_another_running_says_so(committed: Tenant, admin_database: Any) -> None:
@@ -334,7 +334,7 @@ def test_syn_4_an_import_that_finds_another_running_says_so(committed: Tenant, a
 def written(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when an import has written and has not committed; it waits a second then, so that others run into it."""
     event = threading.Event()
-    real = service.apply_document
+    real = syncs.apply_document
 
     def slow(*arguments: Any, **options: Any) -> Any:
         report = real(*arguments, **options)
@@ -343,7 +343,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
             time.sleep(1)
         return report
 
-    monkeypatch.setattr(service, "apply_document", slow)
+    monkeypatch.setattr(syncs, "apply_document", slow)
     return event
 
 
@@ -359,7 +359,7 @@ def test_a_source_that_is_deleted_during_its_import_leaves_whole_things_only(
     def delete() -> int:
         assert written.wait(20)
         with tenant_context(committed.pk):
-            return services.delete_source(pk=pk, actor="olga")
+            return sources.delete_source(pk=pk, actor="olga")
 
     imported, deleted = together(lambda: import_document(committed, document("a", "b")), delete)
     assert imported.added == 1
@@ -383,7 +383,7 @@ def test_syn_5_a_reset_that_waits_for_a_sync_brings_back_the_syncs_text(
     def reset() -> Tool:
         assert written.wait(20)
         with tenant_context(committed.pk):
-            return services.reset_override(pk=pk, field="description", actor="olga")
+            return overrides.reset_override(pk=pk, field="description", actor="olga")
 
     imported, tool = together(lambda: import_document(committed, document("a", a="Version 2.")), reset)
     assert imported.changed == 1

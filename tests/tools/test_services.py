@@ -15,7 +15,7 @@ from portal.tenancy.models import Tenant
 from tests.conftest import scaled
 from tests.tools.documents import document, import_document
 from tests.tools.test_imports_refused import together
-from tools import services
+from tools import overrides, services, sources
 from tools.errors import Busy, Invalid, ManagedBySource, NameTaken, StaleVersion
 from tools.models import ManualOverride, Source, Tool, ToolEmbedding
 
@@ -169,7 +169,7 @@ def test_deleting_a_source_takes_everything_of_it_and_nothing_else(
     make_tool()
     import_document(tenant, document("a", "b"))
     import_document(tenant, document("a"), "other")
-    assert services.delete_source(pk=Source.objects.get(slug="shop").pk, actor="olga") == 2
+    assert sources.delete_source(pk=Source.objects.get(slug="shop").pk, actor="olga") == 2
     assert Tool.objects.count() == 2
     assert rows("SELECT count(*) FROM tools_endpoint") == [(1,)]
     assert rows("SELECT count(*) FROM tools_toolembedding") == [(2,)]
@@ -212,7 +212,7 @@ def test_cat_8_overrides_and_imports_have_their_author(tenant: Tenant, rows: Any
     import_document(tenant, document("a"))
     tool = Tool.objects.get()
     update(tool, description="Ours.")
-    services.reset_override(pk=tool.pk, field="description", actor="rita")
+    overrides.reset_override(pk=tool.pk, field="description", actor="rita")
     assert rows(EVENTS, [tool.pk])[0][2] == "importer"
     assert [event[2] for event in rows(EVENTS, [tool.pk])] == ["importer", "olga", "rita"]
     assert rows(

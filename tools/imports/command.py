@@ -10,9 +10,9 @@ from uuid import UUID
 from django.core.management.base import CommandParser
 
 from portal.tenancy.commands import REFUSED, TenantCommand
-from tools.errors import CatalogueError
+from tools.errors import CatalogueError, RemovalsNeedConfirmation
 from tools.imports import fetch
-from tools.imports.apply import ImportReport
+from tools.imports.plan import ImportReport
 from tools.imports.service import import_document
 from tools.imports.specs import DocumentRefused
 from tools.models import SourceKind
@@ -51,12 +51,33 @@ class ImportCommand(TenantCommand):
                 tenant_id=tenant_id, raw=self.read(where) if raw is None else raw, name=where, actor=ACTOR, slug=options["source"],
                 dry_run=options["dry_run"], **extra,
             )  # fmt: skip
+        except RemovalsNeedConfirmation as error:
+            self.stop(REFUSED, f"{error} Add --confirm-removals.")
         except (DocumentRefused, CatalogueError) as error:
             self.stop(REFUSED, str(error))
         self.show(options, report.as_dict(), "\n".join(_lines(report)))
 
 
-class DocumentCommand(ImportCommand):
+class WholeImportCommand(ImportCommand):
+    """Imports what is all of its source, so that what it no longer has is removed."""
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--confirm-removals",
+            "--yes",
+            action="store_true",
+            help="also if more than a fifth of the source would vanish",
+        )
+
+    def import_document(
+        self, tenant_id: UUID, where: str, options: dict[str, Any], raw: bytes | None = None, **extra: Any
+    ) -> None:
+        confirmed = options["confirm_removals"]
+        self.run_import(import_document, tenant_id, where, options, raw, confirm_removals=confirmed, **extra)
+
+
+class DocumentCommand(WholeImportCommand):
     """Imports a document of one kind from a file or URL."""
 
     kind: ClassVar[SourceKind]
@@ -74,7 +95,7 @@ class DocumentCommand(ImportCommand):
             self.stop(REFUSED, str(error))
 
     def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
-        self.run_import(import_document, tenant_id, options["document"], options, kind=self.kind.value)
+        self.import_document(tenant_id, options["document"], options, kind=self.kind.value)
 
 
 def _lines(report: ImportReport) -> list[str]:
@@ -82,8 +103,8 @@ def _lines(report: ImportReport) -> list[str]:
     lines = [
         f"Source {report.source}: {report.operations} operations, {report.tools} tools{would}",
         (
-            f"  {report.added} added, {report.changed} changed, {report.removed} removed, "
-            f"{report.unchanged} unchanged, {report.protected} protected by an override"
+            f"  {report.added} added, {report.changed} changed, {report.moved} moved, {report.removed} removed, "
+            f"{report.unchanged} unchanged, {report.protected} protected by an override, {report.conflicts} in conflict with one"
         ),
     ]
     lines += [f"  left out: {entry['operation']}: {entry['reason']}" for entry in report.left_out[:SHOWN]]

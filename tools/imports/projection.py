@@ -1,17 +1,32 @@
-"""How an endpoint becomes a tool: which fields an import owns. Pure but for the model's choices."""
+"""How an endpoint becomes a tool: which fields an import owns, and what operators' overrides make of them. Pure but for the
+model's choices.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from portal.tenancy.models import Sensitivity
+from tools.imports.parameter_texts import with_descriptions
 from tools.imports.specs import EndpointSpec
-from tools.models import DescriptionSource, Endpoint, Lifecycle, Source, SourceKind, ToolType, Visibility
+from tools.models import (
+    PARAMETER_PREFIX,
+    DescriptionSource,
+    Endpoint,
+    Lifecycle,
+    Source,
+    SourceKind,
+    Tool,
+    ToolType,
+    Visibility,
+)
 
 
 def endpoint_fields(spec: EndpointSpec) -> dict[str, Any]:
     """The columns of Endpoint that a spec fills; always the same ones."""
     return {
+        "key": spec.key,
         "method": spec.method,
         "path": spec.path,
         "name": spec.name,
@@ -25,9 +40,14 @@ def endpoint_fields(spec: EndpointSpec) -> dict[str, Any]:
     }
 
 
-def tool_fields(endpoint: EndpointSpec | Endpoint, source: Source) -> dict[str, Any]:
-    """The columns of Tool that a sync writes. A file of tools may say more of a tool than an API document can."""
-    return {
+def tool_fields(
+    endpoint: EndpointSpec | Endpoint, source: Source, overrides: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The columns of Tool that a sync writes: what the source says, and over it the values of `overrides` by field (SYN-5).
+
+    A file of tools or a LightAPI description may say more of a tool than an API document can; only what is said is a field.
+    """
+    fields = {
         "name": endpoint.name,
         "description": endpoint.description,
         "description_source": DescriptionSource.ENDPOINT_SYNC,
@@ -36,13 +56,41 @@ def tool_fields(endpoint: EndpointSpec | Endpoint, source: Source) -> dict[str, 
         "output": endpoint.output_schema,
         "annotations": endpoint.metadata.get("annotations", {}),
         "lifecycle": Lifecycle.DEPRECATED if endpoint.deprecated else Lifecycle.ACTIVE,
+        "routing_domain": "",
+        "sensitivity": Sensitivity.INTERNAL,
         "source_protocol": source.kind,
         "tool_type": ToolType.MCP if source.kind == SourceKind.MCP else ToolType.API,
         "server": source.title if source.kind != SourceKind.MANUAL else "",
         **endpoint.metadata.get("tool", {}),
     }
+    if not overrides:
+        return fields
+    texts = {
+        name.removeprefix(PARAMETER_PREFIX): value
+        for name, value in overrides.items()
+        if name.startswith(PARAMETER_PREFIX)
+    }
+    if texts:
+        fields["parameters"] = with_descriptions(fields["parameters"], texts)
+    # What the source no longer says stays the operator's all the same.
+    fields |= {name: value for name, value in overrides.items() if not name.startswith(PARAMETER_PREFIX)}
+    if "description" in overrides:
+        fields["description_source"] = DescriptionSource.MANUAL
+    return fields
 
 
+def is_said(field: str, endpoint: EndpointSpec | Endpoint, source: Source) -> bool:
+    """Whether the source says something of this field of an override."""
+    return field.startswith(PARAMETER_PREFIX) or field in tool_fields(endpoint, source)
+
+
+def unsaid_fields(before: EndpointSpec | Endpoint, after: EndpointSpec | Endpoint) -> dict[str, Any]:
+    """What a source spoke of `before` and no longer does, with what a tool has of which nothing is said."""
+    gone = before.metadata.get("tool", {}).keys() - after.metadata.get("tool", {}).keys() - _ALWAYS_SAID
+    return {name: Tool._meta.get_field(name).get_default() for name in gone}  # type: ignore[union-attr]
+
+
+_ALWAYS_SAID = {"routing_domain", "sensitivity", "lifecycle", "tool_type", "server", "source_protocol"}
 _CHOICES: dict[str, list[str]] = {
     "sensitivity": Sensitivity.values,
     "lifecycle": Lifecycle.values,

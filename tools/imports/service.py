@@ -1,22 +1,20 @@
-"""The way of an import from bytes to catalogue, for every door: page, API and command."""
+"""The way of an import from bytes to catalogue in one go, for every door: page, API and command."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from django.core.exceptions import ValidationError
-
 from portal.tenancy.context import tenant_context
-from tools.errors import CatalogueError, Invalid
-from tools.imports import sandbox
-from tools.imports.apply import ImportReport, Origin, apply_document
-from tools.imports.specs import DocumentRefused, ParsedDocument
-from tools.models import SourceKind, Tool
+from tools.errors import CatalogueError
+from tools.imports import sandbox, syncs
+from tools.imports.plan import ImportReport
+from tools.imports.specs import DocumentRefused
+from tools.imports.syncs import Origin
+from tools.models import McpServer, SourceKind
 
 SLUG_LENGTH = 100
 
@@ -41,22 +39,29 @@ def import_document(
     actor: str,
     slug: str = "",
     kind: str = "",
+    server: McpServer | None = None,
     dry_run: bool = False,
+    confirm_removals: bool = False,
     warnings: Sequence[str] = (),
 ) -> ImportReport:
     """Imports a document of `kind` (openapi, mcp, lightapi), or of the kind that it shows itself to be. `name` is its file
-    name or URL; `warnings` are those of its way here. Raises DocumentRefused or CatalogueError, and then nothing is stored. The document is parsed before the
-    transaction opens."""
-    document = sandbox.parse(kind or sandbox.ANY, raw, name=PurePosixPath(name).name or name)
-    document = replace(document, warnings=(*warnings, *document.warnings))
+    name or URL, `server` the MCP server that gave it; `warnings` are those of its way here.
+
+    Raises DocumentRefused or CatalogueError, among them RemovalsNeedConfirmation, and then nothing is stored.
+    """
+    document = syncs.parsed(kind or sandbox.ANY, raw, name, warnings)
     origin = Origin(
         slug=slug or slug_of(name),
         kind=SourceKind(document.kind),
         name=name,
         raw=raw,
         url=name if "://" in name else "",
+        server=server,
     )
-    return _apply(tenant_id, document, origin, actor=actor, dry_run=dry_run)
+    with tenant_context(tenant_id):
+        return syncs.apply_document(
+            document, origin, actor=actor, dry_run=dry_run, confirm_removals=confirm_removals
+        )
 
 
 def import_tools(
@@ -69,9 +74,9 @@ def import_tools(
     namespace: str = "public",
     dry_run: bool = False,
 ) -> ImportReport:
-    """Imports a file of tools, one JSON object a line, into `namespace`; adds and changes, and removes nothing. Raises
+    """Imports a file of tools that somebody wrote, JSON Lines or YAML, into `namespace`; adds and changes, and removes nothing. Raises
     DocumentRefused or CatalogueError, and then nothing is stored."""
-    document = sandbox.parse(sandbox.TOOLS, raw, name=PurePosixPath(name).name)
+    document = syncs.parsed(sandbox.TOOLS, raw, name)
     origin = Origin(
         slug=slug or slug_of(name),
         kind=SourceKind.MANUAL,
@@ -80,19 +85,8 @@ def import_tools(
         namespace=namespace,
         whole=False,
     )
-    return _apply(tenant_id, document, origin, actor=actor, dry_run=dry_run)
+    with tenant_context(tenant_id):
+        return syncs.apply_document(document, origin, actor=actor, dry_run=dry_run)
 
 
-def _apply(
-    tenant_id: UUID, document: ParsedDocument, origin: Origin, *, actor: str, dry_run: bool
-) -> ImportReport:
-    try:
-        with tenant_context(tenant_id):
-            Tool(namespace=origin.namespace or origin.slug).clean_fields(exclude=_ALL_BUT_NAMESPACE)
-            return apply_document(document, origin, actor=actor, dry_run=dry_run)
-    except ValidationError as error:
-        raise Invalid(error.message_dict) from error
-
-
-_ALL_BUT_NAMESPACE = {field.name for field in Tool._meta.fields} - {"namespace"}
 __all__ = ["CatalogueError", "DocumentRefused", "import_document", "import_tools", "slug_of"]

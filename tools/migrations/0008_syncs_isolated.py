@@ -18,6 +18,7 @@ GRANT = "\n".join(
         ),
         "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO portal_worker;",
         "GRANT EXECUTE ON FUNCTION tools_analyze() TO portal_worker;",
+        "GRANT INSERT ON jobs_job TO portal_worker;",  # a scheduled sync is one
     ]
 )
 REVOKE = "\n".join(
@@ -31,12 +32,13 @@ REVOKE = "\n".join(
             for table in HISTORY
         ),
         "REVOKE EXECUTE ON FUNCTION tools_analyze() FROM portal_worker;",
+        "REVOKE INSERT ON jobs_job FROM portal_worker;",
     ]
 )
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tools", "0007_syncs")]
+    dependencies = [("tools", "0007_syncs"), ("jobs", "0002_isolation")]
 
     operations = [
         isolate("tools_mcpserver"),

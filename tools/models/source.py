@@ -87,6 +87,11 @@ class Source(TenantModel):
     def __str__(self) -> str:
         return self.slug
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it is not stored yet."""
+        return self._state.adding
+
 
 class SourceDocument(TenantModel):
     """A document as it was read, to the byte, with the report of its import. The newest of a layer is its state."""

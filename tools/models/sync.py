@@ -70,8 +70,9 @@ class Action(models.TextChoices):
 class SyncChange(TenantModel):
     """What a sync would do, or did, to one endpoint and its tool; those it leaves alone have no row.
 
-    `fields` lists the differences as {field, before, after, override}: `override` is "" (none), or "conflict" where an
-    operator's text stays although the imported one moves on. `kept` names overrides that nothing has changed under.
+    `fields` lists the differences as {field, before, after, override} (tools/imports/differences.py): `override` is "" (none),
+    "conflict" where an operator's value stays although the imported one moves on, or "reset" where syncs win. `kept` names
+    overrides that nothing has changed under.
     """
 
     sync = TenantForeignKey(Sync, on_delete=models.CASCADE, related_name="changes")

@@ -107,6 +107,17 @@ def test_files_that_refer_to_each_other_in_circles_are_read_once_SYN_1() -> None
     assert len(endpoint.input_schema["$defs"]) >= 1
 
 
+def test_what_an_alias_shares_keeps_its_references_SYN_1() -> None:
+    parts = (
+        b"one: &one {schema: {$ref: '#/number'}, name: page, in: query}\ntwo: *one\nnumber: {type: integer}"
+    )
+    parameters = [{"$ref": "parts.yaml#/one"}, {"$ref": "parts.yaml#/two"}]
+    main = {**MAIN, "paths": {"/a": {"get": {"summary": "A", "parameters": parameters}}}}
+    found = parse_document(zipped({"openapi.json": main, "parts.yaml": parts}), name="api.zip")
+    assert list(found.endpoints[0].input_schema["$defs"].values()) == [{"type": "integer"}]
+    assert found.warnings == ()
+
+
 @pytest.mark.parametrize(
     ("raw", "said"),
     [

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tools.imports.document import MAX_BYTES, load_document
 from tools.imports.specs import DocumentRefused
+from tools.imports.texts import as_text
 
 
 def value(text: str) -> Any:
@@ -67,6 +68,12 @@ def test_versions_keep_their_zeros_SYN_1() -> None:
     assert value("openapi: 3.0\ninfo: {version: 1.10}") == {"openapi": "3.0", "info": {"version": "1.10"}}
 
 
+def test_json_and_yaml_know_how_a_number_was_written_SYN_1() -> None:
+    for raw in (b'{"version": 1.10}', b"- 1.10"):
+        (found,) = load_document(raw).value.values() if raw[:1] == b"{" else load_document(raw).value
+        assert (found, as_text(found)) == (1.1, "1.10")
+
+
 def test_anchors_aliases_and_merge_keys_are_read_SYN_1() -> None:
     text = "base: &base {a: 1, b: 2}\none: {<<: *base, b: 3}\ntwo: {<<: [*base, {c: 4}]}\nthree: *base"
     assert value(text) == {
@@ -105,7 +112,10 @@ def test_one_rule_for_characters_holds_in_keys_and_texts_of_both_formats_SYN_1(r
         (b" \n# only a comment\n", "a.yaml is empty."),
         (b"<!doctype html><p>", "a.yaml is an HTML or XML page"),
         (b"a: M\xfcller", "is not UTF-8 text: byte 0xFC at line 1, column 5"),
-        ("{}".encode("utf-16"), "is UTF-16 text"),
+        ("{}".encode("utf-16"), "is UTF-16 or UTF-32 text"),
+        ("{ }".encode("utf-16-le"), "is UTF-16 or UTF-32 text"),
+        ("a: 1".encode("utf-16-be"), "is UTF-16 or UTF-32 text"),
+        ("{}".encode("utf-32-be"), "is UTF-16 or UTF-32 text"),
         (b'{"a": [1, 2', "is cut off: the JSON ends at line 1, column 12"),
         (b'{"a": 1,\n "b": tru}}', "cannot be read as JSON: line 2, column 7"),
         (b"a:\n\tb: 1", "line 2, column 1: a tab is used to indent"),

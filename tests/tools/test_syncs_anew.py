@@ -1,0 +1,368 @@
+"""SYN-4, R16: sources that are read anew, by hand or by schedule, as jobs: a reading that fails takes nothing away, is told, and
+is tried again later each time."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import psycopg
+import pytest
+from django.db.models.functions import Now
+
+from portal.jobs import runner, services
+from portal.jobs.models import Job
+from portal.tenancy.context import tenant_context
+from portal.tenancy.models import Tenant
+from tests.embeddings.pipeline import in_thread, login
+from tests.jobs.desk import wait_until
+from tests.tools.documents import document, import_document
+from tests.tools.test_imports_again import edit, parse_here, tool
+from tests.tools.test_syncs import again, apply, nothing_written, plan, texts
+from tools import sources
+from tools.errors import Invalid, SyncFailed
+from tools.imports import sandbox, schedule, syncs
+from tools.imports.jobs import APPLY, SYNC
+from tools.models import Source, Sync, SyncState
+
+Owner = psycopg.Connection[Any]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "parse", parse_here)
+
+
+class Api:
+    """Where a source is read from: `body` is what it says, of which `cut` bytes do not arrive."""
+
+    def __init__(self) -> None:
+        self.body, self.status, self.cut, self.chunked = b"", 200, 0, False
+        self.url = ""
+
+    def says(self, content: dict[str, Any]) -> None:
+        self.body = json.dumps(content).encode()
+
+
+class Handler(BaseHTTPRequestHandler):
+    api: Api
+
+    def do_GET(self) -> None:
+        body = self.api.body
+        self.send_response(self.api.status)
+        if self.api.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+        else:
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+        self.wfile.write(body[: len(body) - self.api.cut])
+        self.close_connection = True
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def api(settings: Any) -> Iterator[Api]:
+    api = Api()
+    api.says(document("a", "b"))
+    handler = type("Handler", (Handler,), {"api": api, "protocol_version": "HTTP/1.1"})
+    running = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    running.daemon_threads = True
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    host = f"127.0.0.1:{running.server_port}"
+    settings.IMPORT_ALLOWED_HOSTS = [host]
+    api.url = f"http://{host}/openapi.json"
+    yield api
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+@pytest.fixture
+def shop(committed: Tenant, api: Api) -> Tenant:
+    """A tenant with a source that was read from the API once."""
+    import_document(committed, api.body)
+    change(committed, url=api.url)
+    return committed
+
+
+def source(tenant: Tenant) -> Source:
+    with tenant_context(tenant.pk):
+        found: Source = Source.objects.get()
+        return found
+
+
+def change(tenant: Tenant, **settings: Any) -> Source:
+    with tenant_context(tenant.pk):
+        return sources.update_source(pk=Source.objects.get().pk, actor="olga", **settings)
+
+
+def read(tenant: Tenant) -> Sync:
+    return syncs.plan_source(tenant_id=tenant.pk, source_id=source(tenant).pk, actor="olga")
+
+
+def history(tenant: Tenant) -> list[tuple[str, str]]:
+    with tenant_context(tenant.pk):
+        return list(Sync.objects.values_list("state", "created_by"))
+
+
+def wait(tenant: Tenant) -> timedelta | None:
+    """How long until the source is read by itself, to the minute."""
+    with tenant_context(tenant.pk):
+        found = Source.objects.annotate(now=Now()).get()
+    if found.next_sync_at is None:
+        return None
+    return timedelta(minutes=round((found.next_sync_at - found.now).total_seconds() / 60))
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+def test_syn_4_a_source_that_is_read_anew_is_planned_and_waits(shop: Tenant, api: Api) -> None:
+    api.says(document("a", "b", "c", a="New."))
+    with nothing_written(shop, "tools_source", "tools_sourcedocument"):
+        sync = read(shop)
+    assert (sync.state, sync.summary["added"], sync.summary["changed"]) == (SyncState.PLANNED, 1, 1)
+    apply(shop, sync)
+    assert texts(shop).keys() == {"a", "b", "c"}
+    assert source(shop).synced_at is not None
+
+
+def test_syn_4_a_source_that_says_the_same_is_noted_as_read_and_fills_no_history(
+    shop: Tenant, api: Api
+) -> None:
+    before, read_before = history(shop), source(shop).synced_at
+    with nothing_written(shop, "tools_source"):
+        for _ in range(3):
+            assert read(shop).state == SyncState.APPLIED
+    assert history(shop) == before
+    assert source(shop).synced_at != read_before
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "an error of the server": {"status": 500},
+    "a login page": {"body": b"<html><body>Please log in</body></html>"},
+    "a redirect": {"status": 302},
+    "nothing": {"body": b""},
+    "half of it": {"cut": 100},
+    "half of it in chunks": {"cut": 100, "chunked": True},
+    "all but the last chunk": {"cut": 5, "chunked": True},
+    "a document of nothing": {"body": b"{}"},
+    "an unknown version": {"body": b'{"openapi": "9.0.0", "info": {}, "paths": {}}'},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_r16_a_reading_that_fails_removes_nothing_and_is_told(shop: Tenant, api: Api, fault: str) -> None:
+    edit(shop, "a", description="Ours.")
+    vars(api).update(FAULTS[fault])
+    with nothing_written(shop, "tools_source"), pytest.raises(SyncFailed) as refused:
+        read(shop)
+    assert source(shop).last_error == str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert source(shop).failures == 1
+    assert history(shop)[0] == (SyncState.FAILED, "olga")
+    with tenant_context(shop.pk):
+        assert Sync.objects.filter(error=str(refused.value), document=None).count() == 1
+    vars(api).update(status=200, cut=0, chunked=False)
+    api.says(document("a", "b", "c"))
+    apply(shop, read(shop))
+    assert (source(shop).failures, source(shop).last_error) == (0, "")
+    assert texts(shop) == {
+        "a": "Ours.",
+        "b": "Does b as the shop wants it.",
+        "c": "Does c as the shop wants it.",
+    }
+
+
+def test_r16_a_reading_that_fails_leaves_a_plan_that_waits_as_it_is(shop: Tenant, api: Api) -> None:
+    api.says(document("a", "b", a="New."))
+    sync = read(shop)
+    api.status = 500
+    with pytest.raises(SyncFailed):
+        read(shop)
+    apply(shop, sync)
+    assert texts(shop)["a"] == "New."
+
+
+# --- By schedule ------------------------------------------------------------------------------------------------------
+def start_due() -> int:
+    with login("DATABASE_WORKER_URL"):
+        return schedule.start_due_syncs()
+
+
+def work() -> list[str]:
+    """Runs the jobs that wait, as a runner does; the states in which they end."""
+    ended = []
+    with login("DATABASE_WORKER_URL"):
+        while job := Job.of_everyone.claim(kinds=[SYNC, APPLY]):
+            runner.run(job, threading.Event())
+            with job.in_tenant():
+                ended.append(services.find(job.pk).shown_state)
+    return ended
+
+
+def is_due(owner: Owner) -> None:
+    owner.execute("UPDATE tools_source SET next_sync_at = now() - interval '3 hours' WHERE schedule <> ''")
+
+
+def test_syn_4_a_source_is_read_when_it_is_due_and_not_before(
+    shop: Tenant, api: Api, admin_database: Owner
+) -> None:
+    assert start_due() == 0  # it has no schedule
+    change(shop, schedule="hourly")
+    assert wait(shop) == timedelta(hours=1)
+    assert start_due() == 0
+    api.says(document("a", "b", a="New."))
+    is_due(admin_database)
+    assert start_due() == 1  # once, although three were missed
+    assert start_due() == 0
+    assert work() == ["succeeded"]
+    assert wait(shop) == timedelta(hours=1)
+    assert history(shop)[0] == (SyncState.PLANNED, "schedule")
+    assert texts(shop)["a"] != "New."  # somebody looks at it first
+
+
+def test_syn_4_with_auto_apply_it_is_applied_by_itself_but_for_what_needs_a_person(
+    shop: Tenant, api: Api, admin_database: Owner
+) -> None:
+    change(shop, schedule="daily", auto_apply=True)
+    edit(shop, "b", description="Ours.")
+    api.says(document("a", "b", a="New.", b="Theirs."))
+    is_due(admin_database)
+    start_due()
+    assert work() == ["succeeded"]
+    assert texts(shop) == {"a": "New.", "b": "Ours."}
+    assert history(shop)[0] == (SyncState.APPLIED, "schedule")
+    api.says(document("a"))
+    is_due(admin_database)
+    start_due()
+    assert work() == ["succeeded"]
+    assert history(shop)[0] == (SyncState.PLANNED, "schedule")
+    assert texts(shop).keys() == {"a", "b"}
+    with tenant_context(shop.pk):
+        [job] = Job.objects.order_by("-created_at")[:1]
+    assert any("would vanish" in line["text"] for line in job.log)
+
+
+def test_syn_4_what_fails_is_tried_again_later_each_time_up_to_its_usual_interval(
+    shop: Tenant, api: Api, admin_database: Owner
+) -> None:
+    change(shop, schedule="hourly")
+    api.status = 503
+    waits = []
+    for _ in range(6):
+        is_due(admin_database)
+        assert start_due() == 1
+        assert work() == ["failed"]
+        waits.append(wait(shop))
+    assert waits == [timedelta(minutes=minutes) for minutes in (5, 10, 20, 40, 60, 60)]
+    assert source(shop).failures == 6
+    with tenant_context(shop.pk):
+        assert {job.error for job in Job.objects.all()} == {source(shop).last_error}
+    api.status = 200
+    is_due(admin_database)
+    start_due()
+    assert work() == ["succeeded"]
+    assert (source(shop).failures, source(shop).last_error, wait(shop)) == (0, "", timedelta(hours=1))
+
+
+def test_syn_4_one_tenants_failing_source_does_not_keep_anothers_waiting(
+    shop: Tenant, api: Api, admin_database: Owner, make_tenant: Any
+) -> None:
+    change(shop, schedule="hourly", url="http://127.0.0.1:1/gone.json")
+    other = make_tenant()
+    import_document(other, api.body)
+    change(other, url=api.url, schedule="hourly")
+    is_due(admin_database)
+    assert start_due() == 2
+    assert sorted(work()) == ["failed", "succeeded"]
+    assert (source(shop).failures, source(other).failures) == (1, 0)
+
+
+def test_a_source_without_an_address_has_no_schedule(committed: Tenant) -> None:
+    import_document(committed, document("a"))
+    with pytest.raises(Invalid, match="no address to be read from"):
+        change(committed, schedule="daily")
+
+
+# --- Applying as a job ------------------------------------------------------------------------------------------------
+def start(tenant: Tenant, sync: Sync, **args: Any) -> Job:
+    with tenant_context(tenant.pk):
+        return services.start(APPLY, {"sync": str(sync.pk), **args}, by="anton")
+
+
+def find(tenant: Tenant, job: Job) -> Job:
+    with tenant_context(tenant.pk):
+        return services.find(job.pk)
+
+
+def test_syn_4_a_plan_is_applied_as_a_job_by_who_asked_for_it(committed: Tenant) -> None:
+    import_document(committed, document("a", "b"))
+    sync = plan(committed, document("a", "b", "c", a="New."))
+    job = start(committed, sync)
+    assert work() == ["succeeded"]
+    assert (find(committed, job).done, find(committed, job).total) == (2, 2)
+    assert texts(committed)["a"] == "New."
+    over = again(committed, sync)
+    assert (over.state, over.ended_by, over.job_id) == (SyncState.APPLIED, "anton", job.pk)
+
+
+def test_syn_4_a_job_that_is_refused_ends_with_the_sentence_and_the_plan_waits(committed: Tenant) -> None:
+    import_document(committed, document("a", "b"))
+    sync = plan(committed, document("a"))
+    job = start(committed, sync)
+    with nothing_written(committed):
+        assert work() == ["failed"]
+    assert find(committed, job).error.startswith("1 of 2 tools would vanish (50%), so nothing was applied.")
+    assert again(committed, sync).state == SyncState.PLANNED
+    start(committed, sync, confirm_removals=True)
+    assert work() == ["succeeded"]
+    assert texts(committed).keys() == {"a"}
+
+
+def cancelling_rolls_back(tenant: Tenant, owner: Owner) -> None:
+    """It is cancelled while it has written some tools, and waits for one that another write holds."""
+    import_document(tenant, document("a", "b"))
+    sync = plan(tenant, document("a", "b", "c", "d", a="New.", b="New."))
+    job = start(tenant, sync)
+    held = threading.Event()
+    with nothing_written(tenant):
+        with in_thread(lambda: held.wait(20) and work()), owner.transaction():
+            owner.execute("SELECT FROM tools_tool WHERE id = %s FOR UPDATE", [tool(tenant, "b").pk])
+            held.set()
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            wait_until(lambda: owner.execute(waiting).fetchone() == (1,), "the sync waits for the tool")
+            with tenant_context(tenant.pk):
+                services.cancel(job.pk)
+        assert find(tenant, job).shown_state == "cancelled"
+    assert again(tenant, sync).state == SyncState.PLANNED
+    with tenant_context(tenant.pk):
+        services.resume(job.pk)
+    assert work() == ["succeeded"]
+    assert texts(tenant) == {
+        "a": "New.", "b": "New.", "c": "Does c as the shop wants it.", "d": "Does d as the shop wants it.",
+    }  # fmt: skip
+
+
+def test_syn_4_a_cancelled_job_has_applied_nothing_and_can_go_on(
+    committed: Tenant, admin_database: Owner
+) -> None:
+    cancelling_rolls_back(committed, admin_database)
+
+
+def test_the_test_of_the_cancel_notices_a_job_that_does_not_ask(
+    committed: Tenant, admin_database: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply_sync = syncs.apply_sync
+    monkeypatch.setattr(
+        syncs, "apply_sync", lambda progress, **options: apply_sync(**options)  # nobody is told of progress
+    )  # fmt: skip
+    with pytest.raises(AssertionError):
+        cancelling_rolls_back(committed, admin_database)

@@ -1,0 +1,76 @@
+"""Every write to a source but its syncs (tools/imports/syncs.py). Each is one transaction of the current tenant."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db.models.functions import Now
+
+from embeddings import wishes
+from tools import embedding
+from tools.errors import Invalid
+from tools.imports.syncs import INTERVALS, source_write
+from tools.models import McpServer, Schedule, Source, SourceKind
+from tools.services import catalogue_write
+
+SETTINGS = ("title", "url", "server", "schedule", "auto_apply", "sync_wins")
+"""What a person may set of a source; `server` is a McpServer or None."""
+
+
+def update_source(*, pk: UUID, actor: str, **changes: Any) -> Source:
+    """Changes what a source is called, where and when it is read, and whether its syncs win over edits (SYN-5). What changes
+    nothing writes nothing. Raises Invalid, Source.DoesNotExist."""
+    if unknown := set(changes) - set(SETTINGS):
+        raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
+    with catalogue_write(actor):
+        source: Source = Source.objects.select_for_update().get(pk=pk)
+        changed = [name for name, value in changes.items() if getattr(source, name) != value]
+        if not changed:
+            return source
+        for name in changed:
+            setattr(source, name, changes[name])
+        _validate(source, changed)
+        if {"schedule", "url", "server"} & set(changed):
+            interval = INTERVALS.get(Schedule(source.schedule))
+            source.next_sync_at = Now() + interval if interval else None
+        source.updated_at = Now()
+        source.save(update_fields=[*changed, "next_sync_at", "updated_at"])
+        source.refresh_from_db()
+    return source
+
+
+def _validate(source: Source, changed: list[str]) -> None:
+    try:
+        # An import takes addresses that a form would not, such as one without a dot; they are not this change's to judge.
+        source.clean_fields(exclude={field.name for field in Source._meta.fields} - set(changed))
+    except ValidationError as error:
+        raise Invalid(error.message_dict) from error
+    server: McpServer | None = source.server
+    if server is not None and source.kind != SourceKind.MCP:
+        raise Invalid({"server": ["Only a source of kind MCP is read from an MCP server."]})
+    if server is not None and source.url:
+        other = "url" if "url" in changed else "server"
+        raise Invalid({other: ["A source has a URL or an MCP server, not both."]})
+    if source.schedule and not (source.url or server):
+        raise Invalid(
+            {
+                "schedule": [
+                    "The source has no address to be read from, so it cannot be read by itself. Give it a URL first."
+                ]
+            }
+        )
+
+
+def delete_source(*, pk: UUID, actor: str) -> int:
+    """Removes a source with its documents, syncs, endpoints and tools; returns how many tools went with it. Raises
+    Source.DoesNotExist, Busy."""
+    slug = Source.objects.values_list("slug", flat=True).get(pk=pk)
+    with source_write(slug, actor):
+        source = Source.objects.select_for_update().get(pk=pk)
+        # Locked in order, tool before embedding before task, as every write does.
+        ids = list(source.tools.order_by("pk").select_for_update().values_list("pk", flat=True))
+        wishes.forget(embedding.ENTITY.type, ids)
+        source.delete()
+    return len(ids)
