@@ -11,7 +11,9 @@ from uuid import UUID
 
 from embeddings.registry import EmbeddedEntity
 from embeddings.text import normalise
-from tools.models import Tool, ToolEmbedding
+from tools.imports.parameter_texts import description_of, parameter_descriptions, parameter_places
+from tools.imports.projection import tool_fields
+from tools.models import OVERRIDABLE_FIELDS, PARAMETER_PREFIX, Endpoint, Source, Tool, ToolEmbedding
 from tools.search.text import ToolText, embedding_source_text, keyword_text
 
 
@@ -54,37 +56,9 @@ def _letters(name: str) -> str:
 
 
 def _parameters(schema: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Names and descriptions of the inputs; those of a JSON body stand one level down, perhaps behind a reference."""
-    definitions = schema.get("$defs") or {}
-    for name, described in _properties(schema, definitions):
-        yield name, _description(described)
-        if name == "body":
-            for inner, inner_described in _properties(described, definitions):
-                yield inner, _description(inner_described)
-
-
-def _properties(schema: Any, definitions: Mapping[str, Any], depth: int = 3) -> Iterable[tuple[str, Any]]:
-    if not isinstance(schema, dict) or depth == 0:
-        return
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        yield from _properties(definitions.get(reference.removeprefix("#/$defs/")), definitions, depth - 1)
-    for part in schema.get("allOf") or ():
-        yield from _properties(part, definitions, depth - 1)
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        # PostgreSQL reorders the keys of an object, so the order must be ours: what is required first, then by name.
-        required = schema.get("required")
-        first = (
-            {str(name): place for place, name in enumerate(required)} if isinstance(required, list) else {}
-        )
-        for name in sorted(properties, key=lambda name: (first.get(name, len(first)), name)):
-            yield name, properties[name]
-
-
-def _description(described: Any) -> str:
-    text = described.get("description") if isinstance(described, dict) else None
-    return text if isinstance(text, str) else ""
+    """Names and descriptions of the inputs; a field of the body goes by its own name."""
+    for place in parameter_places(schema):
+        yield str(place.path[-1]), description_of(place.schema)
 
 
 def source_text(tool: Tool) -> str:
@@ -102,11 +76,27 @@ def load_texts(ids: Iterable[UUID]) -> dict[UUID, str]:
     return {tool.pk: source_text(tool) for tool in tools}
 
 
+def imported_values(endpoint: Endpoint, source: Source) -> dict[str, Any]:
+    """What the source says today of the overridable fields, as far as it says something, and of each parameter's
+    description as "parameters.<name>"."""
+    said = tool_fields(endpoint, source)
+    texts = parameter_descriptions(endpoint.input_schema)
+    return {
+        **{field: said[field] for field in OVERRIDABLE_FIELDS if field in said},
+        **{f"{PARAMETER_PREFIX}{name}": text for name, text in texts.items()},
+    }
+
+
+def unsaid_value(field: str) -> Any:
+    """What a field has of which the source says nothing, or nothing any more."""
+    return "" if field.startswith(PARAMETER_PREFIX) else Tool._meta.get_field(field).get_default()  # type: ignore[union-attr]
+
+
 def imported_value(tool: Tool, field: str) -> Any:
     """What the source says today for an overridable field of an endpoint-backed tool."""
-    if tool.endpoint is None:
+    if tool.endpoint is None or tool.source is None:
         raise ValueError(f"{tool} has no endpoint, so nothing was imported")
-    return getattr(tool.endpoint, field)
+    return imported_values(tool.endpoint, tool.source).get(field, unsaid_value(field))
 
 
 ENTITY = EmbeddedEntity(type="tool", model=ToolEmbedding, load_texts=load_texts)

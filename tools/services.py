@@ -1,11 +1,11 @@
-"""Every write to the catalogue. A service is one transaction of the current tenant, takes no request, and leaves the
-embedding pipeline and the search text in step with what it wrote. Imports write through tools/imports/apply.py, which
-uses the same `put_in_step`.
+"""Every write to a tool. A service is one transaction of the current tenant, takes no request, and leaves the embedding
+pipeline and the search text in step with what it wrote. Overrides are decided in tools/overrides.py, sources changed in
+tools/sources.py, and imports write through tools/imports/apply.py; all use the same `put_in_step`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,17 @@ from embeddings.wishes import Wish
 from portal.bodies import unstorable
 from tools import embedding
 from tools.errors import Invalid, ManagedBySource, StaleVersion, translated
-from tools.models import OVERRIDABLE_FIELDS, DescriptionSource, ManualOverride, Source, Tool
+from tools.imports.parameter_texts import parameter_descriptions, with_descriptions
+from tools.imports.projection import tool_fields
+from tools.models import (
+    OVERRIDABLE_FIELDS,
+    PARAMETER_PREFIX,
+    DescriptionSource,
+    Endpoint,
+    ManualOverride,
+    Tool,
+)
+from tools.models.override import FIELD_LENGTH
 
 # What a person may set; everything else is identity, bookkeeping or another service's.
 EDITABLE_FIELDS = frozenset(
@@ -34,11 +44,21 @@ EDITABLE_FIELDS = frozenset(
 )  # fmt: skip
 
 
+# What an endpoint-backed tool takes and gives is its source's; of the parameters, the descriptions may be overruled.
+_OF_THE_SOURCE = {
+    "parameters": "What this tool takes comes from its source and cannot be changed here. To say more of a parameter, "
+    "change its description (parameter_descriptions).",
+    "output": "What this tool gives back comes from its source and cannot be changed here. Say what you know of it in the "
+    "description.",
+}
+
+
 @contextmanager
-def catalogue_write(actor: str) -> Iterator[None]:
-    """One atomic write with its author in the history; the database's refusals become CatalogueErrors."""
+def catalogue_write(actor: str, **context: Any) -> Iterator[None]:
+    """One atomic write with its author in the history, and what else is to stand there; the database's refusals become
+    CatalogueErrors."""
     try:
-        with transaction.atomic(), pghistory.context(actor=actor):
+        with transaction.atomic(), pghistory.context(actor=actor, **context):
             yield
     except (IntegrityError, OperationalError) as error:
         known = translated(error)
@@ -64,51 +84,41 @@ def create_tool(*, actor: str, **fields: Any) -> Tool:
 def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, Any], actor: str) -> Tool:
     """Saves a person's edit if the tool still has the version that they saw; an edit that changes nothing writes nothing.
 
-    Overwriting an imported field of an endpoint-backed tool records a ManualOverride; writing the imported text itself
-    removes it. Raises StaleVersion, Invalid, and Tool.DoesNotExist.
+    `changes` holds fields, and in "parameter_descriptions" texts by name of parameter. Overwriting what the source of an
+    endpoint-backed tool says records a ManualOverride; writing the imported value itself removes it. Raises StaleVersion,
+    Invalid, and Tool.DoesNotExist.
     """
-    unknown = set(changes) - EDITABLE_FIELDS
+    unknown = set(changes) - EDITABLE_FIELDS - {"parameter_descriptions"}
     if unknown:
         raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
     with catalogue_write(actor):
         tool = _locked(pk)
         if tool.version != expected_version:
             raise StaleVersion(tool)
-        changed = {name: value for name, value in changes.items() if getattr(tool, name) != value}
-        if not changed:
-            return tool
+        changed = {
+            name: value
+            for name, value in changes.items()
+            if name != "parameter_descriptions" and getattr(tool, name) != value
+        }
+        if tool.endpoint_id is not None and (refused := changed.keys() & _OF_THE_SOURCE.keys()):
+            raise Invalid({name: [_OF_THE_SOURCE[name]] for name in sorted(refused)})
         for name, value in changed.items():
             setattr(tool, name, value)
         _validate(tool, changed)
-        if tool.endpoint is not None and not (tool.source and tool.source.sync_wins):
-            _record_overrides(tool, changed, actor)
-        if "description" in changed:
-            tool.description_source = _description_source(tool)
-        _save(tool, {*changed, "description_source"}, actor)
-    return tool
-
-
-def reset_override(*, pk: UUID, field: str, actor: str) -> Tool:
-    """Brings back what the source says today. A field that is not overridden is left as it is."""
-    with catalogue_write(actor):
-        tool = _locked(pk)
-        removed, _ = ManualOverride.objects.filter(tool_id=pk, field=field).delete()
-        if removed and tool.endpoint is not None:
-            setattr(tool, field, embedding.imported_value(tool, field))
-            if field == "description":
-                tool.description_source = DescriptionSource.ENDPOINT_SYNC
-            _save(tool, {field, "description_source"}, actor)
-    return tool
-
-
-def keep_override(*, pk: UUID, field: str, actor: str) -> None:
-    """The operator has seen that the imported text moved on, and keeps their own."""
-    with catalogue_write(actor):
-        tool = _locked(pk)
+        texts = _changed_texts(tool, changes.get("parameter_descriptions", {}))
+        if not changed and not texts:
+            return tool
+        if texts:
+            tool.parameters = with_descriptions(tool.parameters, texts)
+        fields = {*changed, *(["parameters"] if texts else [])}
         if tool.endpoint is not None:
-            ManualOverride.objects.filter(tool_id=pk, field=field).update(
-                imported_value=embedding.imported_value(tool, field)
-            )
+            edits = {**changed, **{f"{PARAMETER_PREFIX}{name}": text for name, text in texts.items()}}
+            fields |= _overrule(tool, edits, actor)
+            if "active" in changed:
+                # From here on it is the operator's word, whatever its endpoint does.
+                Endpoint.objects.filter(pk=tool.endpoint_id, took_tool_down=True).update(took_tool_down=False)
+        save_tools({tool: fields}, actor)
+    return tool
 
 
 def delete_tool(*, pk: UUID, actor: str, expected_version: int | None = None) -> None:
@@ -124,28 +134,6 @@ def delete_tool(*, pk: UUID, actor: str, expected_version: int | None = None) ->
             )
         wishes.forget(embedding.ENTITY.type, [pk])
         tool.delete()
-
-
-def set_sync_wins(*, pk: UUID, sync_wins: bool, actor: str) -> Source:
-    """Decides whether later imports of the source overwrite what people edited (SYN-5). Raises Source.DoesNotExist."""
-    with catalogue_write(actor):
-        source: Source = Source.objects.select_for_update().get(pk=pk)
-        if source.sync_wins != sync_wins:
-            source.sync_wins = sync_wins
-            source.updated_at = Now()
-            source.save(update_fields=["sync_wins", "updated_at"])
-    return source
-
-
-def delete_source(*, pk: UUID, actor: str) -> int:
-    """Removes a source with its documents, endpoints and tools; returns how many tools went with it."""
-    with catalogue_write(actor):
-        source = Source.objects.select_for_update().get(pk=pk)
-        # Locked in order, tool before embedding before task, as every write does.
-        ids = list(source.tools.order_by("pk").select_for_update().values_list("pk", flat=True))
-        wishes.forget(embedding.ENTITY.type, ids)
-        source.delete()
-    return len(ids)
 
 
 def refresh_embeddings(*, pks: Iterable[UUID]) -> int:
@@ -198,35 +186,72 @@ def _check_schema(tool: Tool) -> None:
         raise ValidationError({"output": ["Must be a JSON object."]})
 
 
-def _record_overrides(tool: Tool, changed: Mapping[str, Any], actor: str) -> None:
-    for field in OVERRIDABLE_FIELDS:
-        if field not in changed:
-            continue
-        imported = embedding.imported_value(tool, field)
-        if changed[field] == imported:
-            ManualOverride.objects.filter(tool_id=tool.pk, field=field).delete()
+def _changed_texts(tool: Tool, given: Any) -> dict[str, str]:
+    """The descriptions of parameters that differ from what the tool has. Raises Invalid."""
+    known = parameter_descriptions(tool.parameters)
+    if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in given.values()):
+        raise Invalid({"parameter_descriptions": ["Must be an object of texts by name of parameter."]})
+    unfit = [f"There is no parameter “{name}”." for name in given if name not in known]
+    unfit += [
+        f"The description of “{name}” {reason}."
+        for name, text in given.items()
+        if (reason := unstorable(text))
+    ]
+    if tool.endpoint_id is not None:
+        most = FIELD_LENGTH - len(PARAMETER_PREFIX)
+        unfit += [
+            f"“{name[:60]}…” has too long a name: at most {most} characters can be told apart."
+            for name, text in given.items()
+            if len(name) > most and text != known.get(name)
+        ]
+    if unfit:
+        raise Invalid({"parameter_descriptions": unfit})
+    return {name: text for name, text in given.items() if text != known[name]}
+
+
+def _overrule(tool: Tool, edits: Mapping[str, Any], actor: str) -> set[str]:
+    """Records or removes the override of each edited field; returns the columns that follow.
+
+    A field of which the source says nothing is recorded as well, since its next version may say something; and so is an edit
+    under a source whose syncs win, which lasts until the next one.
+    """
+    imported = embedding.imported_values(tool.endpoint, tool.source)
+    overrides = dict(ManualOverride.objects.filter(tool=tool).values_list("field", "value"))
+    unsaid = {*OVERRIDABLE_FIELDS, *overrides} - imported.keys()
+    imported |= {field: embedding.unsaid_value(field) for field in unsaid}
+    edited = {field: value for field, value in edits.items() if field in imported}
+    for field, value in edited.items():
+        if value == imported[field]:
+            overrides.pop(field, None)
         else:
-            ManualOverride.objects.update_or_create(
-                tool_id=tool.pk,
-                field=field,
-                defaults={
-                    "value": changed[field], "imported_value": imported, "made_by": actor, "made_at": Now(),
-                },
-            )  # fmt: skip
+            overrides[field] = value
+    ManualOverride.objects.filter(tool=tool, field__in=edited.keys() - overrides.keys()).delete()
+    for field in edited.keys() & overrides.keys():
+        ManualOverride.objects.update_or_create(
+            tool=tool,
+            field=field,
+            defaults={
+                "value": edited[field], "imported_value": imported[field], "made_by": actor, "made_at": Now(),
+            },
+        )  # fmt: skip
+    if any(field.startswith(PARAMETER_PREFIX) for field in edited):
+        tool.parameters = tool_fields(tool.endpoint, tool.source, overrides)["parameters"]
+    if "description" in edited:
+        tool.description_source = (
+            DescriptionSource.MANUAL if "description" in overrides else DescriptionSource.ENDPOINT_SYNC
+        )
+        return {"description_source"}
+    return set()
 
 
-def _description_source(tool: Tool) -> DescriptionSource:
-    imported = tool.endpoint is not None and tool.description == embedding.imported_value(tool, "description")
-    return DescriptionSource.ENDPOINT_SYNC if imported else DescriptionSource.MANUAL
-
-
-def _save(tool: Tool, fields: set[str], actor: str) -> None:
-    """Writes the fields with a raised version; the row is locked, so what was read is what is there."""
-    tool.search_text = embedding.search_text(tool)
-    values = {name: getattr(tool, name) for name in fields | {"search_text"}}
-    Tool.objects.filter(pk=tool.pk, version=tool.version).update(
-        **values, version=F("version") + 1, updated_at=Now(), updated_by=actor
-    )
-    tool.version += 1
-    tool.updated_by = actor
-    put_in_step([tool])
+def save_tools(fields: Mapping[Tool, Collection[str]], actor: str) -> None:
+    """Writes these fields of locked tools, and what follows from them, with a raised version (EMB-2)."""
+    for tool, names in fields.items():
+        tool.search_text = embedding.search_text(tool)
+        values = {name: getattr(tool, name) for name in {*names, "search_text"}}
+        Tool.objects.filter(pk=tool.pk, version=tool.version).update(
+            **values, version=F("version") + 1, updated_at=Now(), updated_by=actor
+        )
+        tool.version += 1
+        tool.updated_by = actor
+    put_in_step(list(fields))

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from portal.tenancy.context import tenant_context
 from tests.browser.conftest import Portal
+from tests.browser.test_sources import axe, violations  # noqa: F401
+from tests.tools import documents
+from tests.tools.test_overrides import pets
+from tools import services
+from tools.models import Tool
 
 ROOT = Path(__file__).resolve().parents[2]
 STRIPE = ROOT.parent / "shared" / "inputs" / "openapi" / "stripe-2020-3.0.yaml"
@@ -72,7 +78,7 @@ def test_an_edit_is_embedded_found_kept_by_a_reimport_and_reset_UI_1_SYN_5(
     open_tool(page, name)
     expect(page.locator(".prose")).to_contain_text("ivory zeppelins")
     override = page.get_by_label("Override of description")
-    override.locator("details").evaluate("details => details.open = true")
+    override.locator("details").first.evaluate("details => details.open = true")
     expect(override.locator("blockquote")).to_contain_text(imported.split("\n")[0][:30])
 
     override.get_by_role("link", name="Reset to imported").click()
@@ -80,6 +86,81 @@ def test_an_edit_is_embedded_found_kept_by_a_reimport_and_reset_UI_1_SYN_5(
     expect(page.locator(".prose")).not_to_contain_text("zeppelins")
     assert page.locator(".prose").inner_text() == imported
     expect(page.locator("#embedding-card")).to_contain_text("Ready", timeout=40_000)
+
+
+def test_an_edited_parameter_is_kept_in_conflict_reset_undone_and_restored_SYN_5_CAT_8(
+    portal: Portal, sign_in: Callable[..., Page]
+) -> None:
+    documents.import_document(portal.tenant, pets())
+    page = sign_in()
+    open_tool(page, "addPet")
+    page.get_by_role("navigation", name="Tool").get_by_role("link", name="Edit").click()
+    page.get_by_label("body.name").fill("The name that its owner calls.")
+    page.get_by_label("Tags", exact=True).fill("pets\nanimals")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_label("Override of description of body.name")).to_be_visible()
+
+    documents.import_document(portal.tenant, pets(name="What its owner calls."))
+    page.get_by_role("link", name="Overrides").click()
+    rows = page.locator(".change")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("Imported text has changed")
+    expect(rows.first.locator("ins").first).to_have_text("its owner calls")
+    page.get_by_label("Conflicts only").check()
+    expect(rows).to_have_count(1)
+    rows.get_by_role("button", name="Keep").click()
+    expect(page.get_by_role("status").first).to_contain_text("Kept 1 edit")
+    expect(page.get_by_text("No override matches")).to_be_visible()
+
+    page.get_by_role("link", name="Clear filters").click()
+    page.get_by_label("Select all of this page").check()
+    page.get_by_role("button", name="Reset…").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Reset 2 fields to the imported values?")
+    expect(page.locator("blockquote").first).to_have_text("What its owner calls.")
+    page.get_by_role("button", name="Reset 2 fields").click()
+    expect(page.get_by_role("heading", name="No overrides")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(rows).to_have_count(2)
+
+    open_tool(page, "addPet")
+    page.get_by_role("navigation", name="Tool").get_by_role("link", name="History").click()
+    page.get_by_role("link", name="Restore this version 1").click()
+    question = page.get_by_role("dialog")
+    expect(question.locator("del").first).to_contain_text("animals")
+    question.get_by_role("button", name="Restore this").click()
+    expect(page.get_by_role("status").first).to_contain_text("Restored.")
+    page.get_by_role("link", name="Overrides").click()
+    expect(rows).to_have_count(1)  # the text of version 1 is no longer what the source says
+    expect(rows.locator("ins")).to_have_text("it is called")
+
+
+def test_no_page_of_overrides_has_a_violation_UI_3_0(
+    portal: Portal,
+    sign_in: Callable[..., Page],
+    axe: str,  # noqa: F811
+) -> None:
+    documents.import_document(portal.tenant, pets())
+    with tenant_context(portal.tenant.pk):
+        tool = Tool.objects.get()
+        texts = {"body.name": "Ours.", "dry": "Ours."}
+        changes = {"description": "Ours.", "tags": ["ours"], "parameter_descriptions": texts}
+        services.update_tool(pk=tool.pk, expected_version=1, changes=changes, actor="olga")
+    documents.import_document(portal.tenant, pets(name="Its call name."))
+    page = sign_in()
+    found = []
+    for path in ("/overrides/", "/overrides/?who=nobody", "/overrides/reset/?all=1", "/overrides/patch/?all=1",
+                 f"/tools/{tool.pk}/", f"/tools/{tool.pk}/edit/", f"/tools/{tool.pk}/history/"):  # fmt: skip
+        page.goto(path)
+        found += violations(page, axe)
+    page.get_by_role("link", name="Restore this version 1").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    found += violations(page, axe)
+    page.goto(f"/tools/{tool.pk}/edit/")
+    page.locator("#id_name").fill("")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#error-summary")).to_be_visible()
+    found += violations(page, axe)
+    assert found == []
 
 
 def test_the_second_of_two_tabs_gets_both_texts_and_loses_nothing_UI_1(

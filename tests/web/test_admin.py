@@ -18,20 +18,20 @@ from portal.jobs.models import JobFailure
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Tenant
-from tools import services
-from tools.models import ManualOverride, Tool, ToolEmbedding
+from tools import servers, services
+from tools.models import ManualOverride, McpServer, Sync, SyncChange, Tool, ToolEmbedding
 
 OURS = [
     "tenancy.Tenant", "tenancy.Membership", "tenancy.ApiKey", "tenancy.IdempotencyKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
     "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask",
     "embeddings.EmbeddingModel", "tools.SourceEvent",
     "tools.ToolEvent", "tools.ManualOverrideEvent", "embeddings.EmbeddingCircuit", "embeddings.EmbeddingTally", "jobs.Job", "jobs.JobFailure",
-    "jobs.WorkerHeartbeat",
+    "jobs.WorkerHeartbeat", "tools.McpServer", "tools.McpServerEvent", "tools.Sync", "tools.SyncChange",
 ]  # fmt: skip
 READ_ONLY = [
     name
     for name in OURS
-    if name not in {"tenancy.Membership", "tenancy.ApiKey", "tools.Tool", "tools.Source"}
+    if name not in {"tenancy.Membership", "tenancy.ApiKey", "tools.Tool", "tools.Source", "tools.McpServer"}
 ]
 
 
@@ -53,6 +53,9 @@ def a_row_of_everything(imported_tool: Tool, admin_database: psycopg.Connection[
     )
     job = jobs.start("backfill_embeddings", {}, by="x")
     JobFailure.objects.create(job=job, item_id=imported_tool.pk, label="l", error="e")
+    servers.create_server(actor="x", slug="s", url="https://mcp.example.com/mcp")
+    sync = Sync.objects.create(source=imported_tool.source, created_by="x")
+    SyncChange.objects.create(sync=sync, key="k", action="add", name="n")
     EmbeddingCircuit.objects.create(model="m", purpose="query", errors=1, reason="r")
     # What serves, that a worker lives, and the sums of the workers are not the application's to write.
     admin_database.execute(
@@ -224,6 +227,32 @@ def test_deletes_in_the_admin_go_through_the_services(
     )
     superuser.post(address("tools.Source", "delete", imported_tool.source_id), {"post": "yes"})
     assert not Tool.objects.exists()
+
+
+def test_CAT_3_a_server_is_written_in_the_admin_through_its_services(superuser: Client) -> None:
+    add, given = address("tools.McpServer", "add"), {"slug": "shop", "title": "Shop", "headers": "{}"}
+    page = superuser.post(add, {**given, "url": "https://mcp.example.com/mcp", "command_id": "sh"})
+    assert "Give either a URL or a command, and not both." in page.content.decode()
+    assert superuser.post(add, {**given, "url": "https://mcp.example.com/mcp"}).status_code == 302
+    server = McpServer.objects.get()
+    change = address("tools.McpServer", "change", server.pk)
+    wrong = {**given, "url": server.url, "headers": '{"X-Key": "SECRET_KEY"}'}
+    assert "begins with MCP_SECRET_" in superuser.post(change, wrong).content.decode()
+    sent = {
+        **given,
+        "url": "https://mcp.example.com/2",
+        "headers": '{"X-Key": "MCP_SECRET_SHOP"}',
+        "health": "healthy",
+    }
+    assert superuser.post(change, sent).status_code == 302
+    server.refresh_from_db()
+    assert (server.url, server.headers, server.health) == (
+        sent["url"],
+        {"X-Key": "MCP_SECRET_SHOP"},
+        "unknown",
+    )
+    assert superuser.post(address("tools.McpServer", "delete", server.pk), {"post": "yes"}).status_code == 302
+    assert not McpServer.objects.exists()
 
 
 def test_API_3_a_new_key_is_shown_once_and_works(superuser: Client) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -7,9 +9,12 @@ import pytest
 from django.test import Client
 
 from embeddings.models import EmbeddingTask
+from portal.tenancy.models import Tenant
+from tests.tools.documents import import_document
+from tests.tools.test_overrides import pets
 from tools import services
-from tools.models import ManualOverride, Source, Tool
-from tools.web.forms import ToolForm
+from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool
+from tools.web.forms import ToolForm, parameter_field
 
 
 def form_of(tool: Tool, **changes: Any) -> dict[str, Any]:
@@ -18,6 +23,7 @@ def form_of(tool: Tool, **changes: Any) -> dict[str, Any]:
     sent = {}
     for name, value in ToolForm.initial_of(fresh).items():
         text = "\n".join(value) if isinstance(value, list) else value
+        text = json.dumps(text) if isinstance(text, dict) else text
         sent[name] = text.replace("\n", "\r\n") if isinstance(text, str) else text
     sent |= changes
     return {name: value for name, value in sent.items() if value is not False}
@@ -57,10 +63,10 @@ def test_SYN_5_the_form_says_beforehand_what_becomes_of_an_edit(
     operator_client: Client, imported_tool: Tool
 ) -> None:
     html = operator_client.get(f"/tools/{imported_tool.pk}/edit/").content.decode()
-    assert "your text is kept as an override" in html
+    assert "is kept as an override, field by field" in html
     Source.objects.update(sync_wins=True)
     html = operator_client.get(f"/tools/{imported_tool.pk}/edit/").content.decode()
-    assert "its next import overwrites name, description and tags" in html
+    assert "its next sync overwrites what you change here of what it says: name, description, tags" in html
 
 
 def test_SYN_5_only_the_field_that_was_really_edited_becomes_an_override(
@@ -71,7 +77,9 @@ def test_SYN_5_only_the_field_that_was_really_edited_becomes_an_override(
     assert operator_client.post(f"/tools/{imported_tool.pk}/edit/", form).status_code == 302
     assert list(ManualOverride.objects.values_list("field", "value")) == [("tags", ["orders", "sales"])]
     html = operator_client.get(f"/tools/{imported_tool.pk}/edit/").content.decode()
-    assert "Imported tags" in html
+    assert f"Overridden by {ManualOverride.objects.get().made_by}" in html
+    assert "<del>orders</del>" not in html
+    assert "<ins>" in html
 
 
 def test_UI_1_mistakes_come_back_with_status_422_beside_their_fields(
@@ -181,3 +189,127 @@ def test_SYN_6_an_imported_tool_is_not_deleted_but_explained(
     answer = admin_client.post(f"/tools/{imported_tool.pk}/delete/", follow=True)
     assert "Deactivate it instead" in answer.content.decode()
     assert Tool.objects.filter(pk=imported_tool.pk).exists()
+
+
+# --- Descriptions of parameters ---------------------------------------------------------------------------------------
+
+
+def imported_pet(tenant: Tenant, **said: str) -> Tool:
+    import_document(tenant, pets(**said))
+    tool: Tool = Tool.objects.select_related("endpoint", "source").get(name="addPet")
+    return tool
+
+
+def test_SYN_5_parameters_of_the_body_have_fields_of_their_own_and_are_overruled_alone(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    tool = imported_pet(tenant)
+    form = form_of(tool)
+    assert {name for name in form if name.startswith("parameters.")} == {
+        "parameters.dry", "parameters.body", "parameters.body.name", "parameters.body.owner", "parameters.body.parent",
+        "parameters.body.age",
+    }  # fmt: skip
+    form |= {"parameters.body.name": "Ours.\r\nTwo lines.", "parameters.body.age": "In years."}
+    assert operator_client.post(f"/tools/{tool.pk}/edit/", form).status_code == 302
+    assert dict(ManualOverride.objects.values_list("field", "value")) == {
+        "parameters.body.name": "Ours.\nTwo lines.", "parameters.body.age": "In years.",
+    }  # fmt: skip
+    html = operator_client.get(f"/tools/{tool.pk}/edit/").content.decode()
+    assert "What it is called." in html
+    assert "Ours.\nTwo lines." in html
+    html = operator_client.get(f"/tools/{tool.pk}/").content.decode()
+    assert "Description of body.age edited by hand" in html
+    assert "<code>body.age</code>" in html
+
+
+@pytest.mark.parametrize("name", ["with blank", "a/b", "../x", "é", "q?#&=%20", "<b>", 'quo"te', "=20"])
+def test_SYN_5_a_parameter_may_have_any_name(
+    operator_client: Client, make_tool: Callable[..., Tool], name: str
+) -> None:
+    tool = make_tool(parameters={"type": "object", "properties": {name: {"type": "string"}, "x": {}}})
+    html = operator_client.get(f"/tools/{tool.pk}/edit/").content.decode()
+    ids = re.findall(r' id="([^"]*)"', html)
+    assert len(ids) == len(set(ids))
+    assert not any(" " in one for one in ids)
+    form = {**form_of(tool), parameter_field(name): "Ours."}
+    assert operator_client.post(f"/tools/{tool.pk}/edit/", form).status_code == 302
+    assert Tool.objects.get().parameters["properties"] == {
+        name: {"type": "string", "description": "Ours."}, "x": {},
+    }  # fmt: skip
+
+
+def test_UI_1_a_mistake_elsewhere_loses_nothing_of_what_was_typed(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    tool = imported_pet(tenant)
+    form = form_of(tool, annotations="{no json", tech_stack="python", sensitivity="restricted", name="")
+    form["parameters.body.name"] = "Typed here."
+    answer = operator_client.post(f"/tools/{tool.pk}/edit/", form)
+    html = answer.content.decode()
+    assert answer.status_code == 422
+    assert 'href="#id_annotations"' in html
+    for typed in ("{no json", "Typed here.", "python", 'value="restricted" selected'):
+        assert typed in html
+    assert '<details class="more" open><summary>More fields' in html
+
+
+def test_UI_1_a_sync_in_between_is_a_conflict_that_merges_parameters_too(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    tool = imported_pet(tenant)
+    mine = form_of(tool)
+    mine |= {"parameters.body.name": "My words.", "parameters.dry": "My dry words."}
+    changed = pets(owner="Who pays for it.", name="Its call name.")
+    del changed["paths"]["/pets"]["post"]["parameters"]
+    changed["components"]["schemas"]["Pet"]["properties"]["colour"] = {
+        "type": "string",
+        "description": "Its fur.",
+    }
+    import_document(tenant, changed)
+    answer = operator_client.post(f"/tools/{tool.pk}/edit/", mine)
+    html = answer.content.decode()
+    assert answer.status_code == 409
+    assert "<del>Its call name</del><ins>My words</ins>" in html
+    assert "Taken over from them, since you had not touched it: body.owner." in html
+    assert "no longer a parameter of this tool" in html
+    assert "My dry words." in html
+    form = answer.context["form"]
+    again = {name: form[name].value() for name in form.fields if form[name].value() is not False}
+    again["annotations"] = "{}"
+    assert again["parameters.body.colour"] == "Its fur."
+    assert again["parameters.body.owner"] == "Who pays for it."
+    assert again["parameters.body.name"] == "My words."
+    assert operator_client.post(f"/tools/{tool.pk}/edit/", again).status_code == 302
+    assert dict(ManualOverride.objects.values_list("field", "value")) == {"parameters.body.name": "My words."}
+
+
+def test_SYN_5_a_field_in_conflict_shows_what_moved_with_keep_take_theirs_and_edit(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    tool = imported_pet(tenant)
+    form = {**form_of(tool), "parameters.dry": "My own words."}
+    operator_client.post(f"/tools/{tool.pk}/edit/", form)
+    imported_pet(tenant, dry="Only tests.")
+    html = operator_client.get(f"/tools/{tool.pk}/edit/").content.decode()
+    override = ManualOverride.objects.get()
+    assert "The imported text has changed since" in html
+    assert "Only <del>checks</del><ins>tests</ins>." in html
+    assert "Take theirs" in html
+    assert 'href="#id_parameters.dry"' in html
+    kept = operator_client.post("/overrides/keep/", {"only": override.pk, "next": f"/tools/{tool.pk}/edit/"})
+    assert kept["Location"] == f"/tools/{tool.pk}/edit/"
+    html = operator_client.get(f"/tools/{tool.pk}/edit/").content.decode()
+    assert "The imported text has changed since" not in html
+    assert "My own words." in html
+
+
+def test_SYN_5_every_overridable_field_can_be_edited_in_the_form() -> None:
+    assert set(OVERRIDABLE_FIELDS) <= ToolForm.base_fields.keys()
+
+
+def test_SYN_5_blanks_around_an_imported_line_are_no_edit(
+    operator_client: Client, imported_tool: Tool
+) -> None:
+    Tool.objects.filter(pk=imported_tool.pk).update(routing_domain=" shop ")
+    assert operator_client.post(f"/tools/{imported_tool.pk}/edit/", form_of(imported_tool)).status_code == 302
+    assert Tool.objects.get().version == 1

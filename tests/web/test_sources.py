@@ -1,110 +1,309 @@
+"""The pages of sources: the list, adding one, and one of them with its settings, documents and what it no longer offers."""
+
 from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db.models.functions import Now
 from django.test import Client
 
+from portal.jobs.models import Job
+from portal.tenancy.models import Tenant
+from tests.tools.documents import document, import_document
+from tests.tools.imports.mcp_servers import allow, plain
+from tests.tools.test_fetch import server
 from tests.web.conftest import DOCUMENT
 from tools import services
-from tools.imports.fetch import FetchRefused
-from tools.models import Source, Tool
+from tools.models import McpServer, Source, Sync, SyncState, Tool
+
+__all__ = ["server"]
 
 RAW = (DOCUMENT % "Lists orders.").encode()
 HTMX = {"HX-Request": "true"}
 
 
-def upload(raw: bytes = RAW) -> SimpleUploadedFile:
-    return SimpleUploadedFile("shop.yaml", raw)
+def upload(raw: bytes = RAW, name: str = "shop.yaml") -> SimpleUploadedFile:
+    return SimpleUploadedFile(name, raw)
 
 
-def test_SYN_1_a_preview_counts_and_stores_nothing(operator_client: Client) -> None:
-    answer = operator_client.post("/sources/import/", {"document": upload(), "preview": "1"}, headers=HTMX)
+@pytest.fixture
+def web_source(tenant: Tenant) -> Source:
+    """A source that has a URL, and so can be read anew."""
+    import_document(tenant, document("orders", "prices"))
+    Source.objects.update(url="https://api.example.org/shop.json")
+    source: Source = Source.objects.get()
+    return source
+
+
+# --- Adding one ---------------------------------------------------------------------------------------------------------
+def test_SYN_1_a_test_says_what_is_there_and_stores_nothing(operator_client: Client) -> None:
+    answer = operator_client.post("/sources/import/", {"document": upload(), "test": "1"}, headers=HTMX)
     html = answer.content.decode()
     assert answer.status_code == 200
     assert "<html" not in html
-    assert "Preview of shop" in html
+    assert "OpenAPI, “Shop”" in html
     assert "Nothing was stored" in html
     assert not Source.objects.exists()
 
 
-def test_SYN_1_an_upload_becomes_a_source_with_tools(operator_client: Client) -> None:
-    answer = operator_client.post("/sources/import/", {"document": upload(), "import": "1"})
-    html = answer.content.decode()
-    assert "Imported shop" in html
-    assert 'href="/tools/?source=shop"' in html
-    assert Tool.objects.get().namespace == "shop"
-    source = Source.objects.get()
-    assert "shop" in operator_client.get("/sources/").content.decode()
-    page = operator_client.get(f"/sources/{source.pk}/").content.decode()
+def test_SYN_4_an_upload_becomes_a_plan_and_no_tool_yet(operator_client: Client) -> None:
+    answer = operator_client.post("/sources/import/", {"document": upload(), "plan": "1"})
+    sync = Sync.objects.get()
+    assert answer["Location"] == f"/sources/{sync.source_id}/syncs/{sync.pk}/"
+    assert sync.state == SyncState.PLANNED
+    assert sync.source.slug == "shop"
+    assert not Tool.objects.exists()
+    page = operator_client.get(f"/sources/{sync.source_id}/").content.decode()
+    assert "A plan waits." in page
     assert "shop.yaml" in page
-    assert "1 tools" in page
+
+
+def test_SYN_4_htmx_moves_the_whole_page_to_the_plan(operator_client: Client) -> None:
+    answer = operator_client.post("/sources/import/", {"document": upload(), "plan": "1"}, headers=HTMX)
+    assert answer["HX-Redirect"].startswith("/sources/")
 
 
 def test_SYN_1_a_pasted_text_needs_a_name_and_is_kept(operator_client: Client) -> None:
-    answer = operator_client.post("/sources/import/", {"text": RAW.decode(), "import": "1"})
+    answer = operator_client.post("/sources/import/", {"text": RAW.decode(), "plan": "1"})
     html = answer.content.decode()
     assert answer.status_code == 422
     assert "say what its source is called" in html
     assert "operationId: listOrders" in html
-    answer = operator_client.post(
-        "/sources/import/", {"text": RAW.decode(), "source": "pasted", "import": "1"}
-    )
-    assert answer.status_code == 200
+    operator_client.post("/sources/import/", {"text": RAW.decode(), "source": "pasted", "plan": "1"})
     assert Source.objects.get().slug == "pasted"
+
+
+def test_SYN_1_a_document_that_could_be_of_two_kinds_is_asked_about(operator_client: Client) -> None:
+    both = json.dumps({"openapi": "3.0.0", "lightapi": "0.1.0"})
+    answer = operator_client.post(
+        "/sources/import/", {"text": both, "source": "both", "test": "1"}, headers=HTMX
+    )
+    assert answer.status_code == 422
+    assert "could be OpenAPI" in answer.content.decode()
+    assert "Say which it is." in answer.content.decode()
 
 
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({}, "Choose a file, give a URL, or paste the document."),
-        ({"text": "a: 1", "url": "https://e.com/x.json", "source": "s"}, "Give the document once"),
+        ({}, "Choose a file, give a URL, paste the document, or choose an MCP server."),
+        ({"text": "a: 1", "url": "https://e.com/x.json", "source": "s"}, "Give one thing"),
+        ({"url": "https://e.com/x.json", "server_url": "https://e.com/mcp"}, "Give one thing"),
         ({"text": "a: [1", "source": "s"}, "cannot be read"),
         ({"text": "a: 1", "source": "s"}, "openapi"),
         ({"text": "a: 1", "source": "No Such Name"}, "Use lower-case letters"),
         ({"url": "http://127.0.0.1/openapi.json"}, "Only public addresses"),
+        ({"server_url": "http://127.0.0.1/mcp"}, "Only public addresses"),
         ({"url": "ftp://example.org/openapi.json"}, "URL"),
+        ({"server": "unknown"}, "MCP server"),
     ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "-".join(value) or "nothing",
 )
+@pytest.mark.parametrize("button", ["test", "plan"])
 def test_SYN_1_a_refused_document_gives_one_sentence_and_422(
-    operator_client: Client, fields: dict[str, str], sentence: str
+    operator_client: Client, fields: dict[str, str], sentence: str, button: str
 ) -> None:
-    answer = operator_client.post("/sources/import/", {**fields, "import": "1"}, headers=HTMX)
+    answer = operator_client.post("/sources/import/", {**fields, button: "1"}, headers=HTMX)
     assert answer.status_code == 422
     assert sentence in answer.content.decode()
     assert not Source.objects.exists()
 
 
-def test_SEC_2_a_url_is_fetched_by_the_guarded_door_only(
-    operator_client: Client, monkeypatch: pytest.MonkeyPatch
+def test_SYN_1_a_url_is_read_and_remembered_and_a_refusal_says_what_was_answered(
+    operator_client: Client,
+    server: str,
 ) -> None:
-    asked = []
-
-    def document(url: str) -> bytes:
-        asked.append(url)
-        if "refuse" in url:
-            raise FetchRefused("The server answered 404 instead of the document.")
-        return RAW
-
-    monkeypatch.setattr("tools.web.sources.fetch.document", document)
-    answer = operator_client.post("/sources/import/", {"url": "https://api.example.org/v1/refuse.json"})
+    url = f"http://{server}/v1/shop.json"
+    answer = operator_client.post("/sources/import/", {"url": f"http://{server}/missing", "plan": "1"})
     assert answer.status_code == 422
     assert "answered 404" in answer.content.decode()
-    answer = operator_client.post(
-        "/sources/import/", {"url": "https://api.example.org/v1/shop.json", "import": "1"}
+    tested = operator_client.post(
+        "/sources/import/", {"url": url, "test": "1"}, headers=HTMX
+    ).content.decode()
+    assert "It answers: OpenAPI, “Shop”" in tested
+    operator_client.post("/sources/import/", {"url": url, "plan": "1"})
+    assert Source.objects.get().url == url
+
+
+def test_CAT_3_a_server_s_tools_become_a_source_that_remembers_the_server(
+    operator_client: Client, settings: Any, tmp_path: Path
+) -> None:
+    allow(settings, tmp_path, sums=plain("""{"tools": [{"name": "add"}, {"name": ""}]}"""))
+    sums = McpServer.objects.create(slug="sums", command_id="sums")
+    tested = operator_client.post(
+        "/sources/import/", {"server": "sums", "test": "1"}, headers=HTMX
+    ).content.decode()
+    assert "It answers: MCP, “plain”" in tested
+    assert "1 operation left out" in tested
+    assert not Source.objects.exists()
+    operator_client.post("/sources/import/", {"server": "sums", "plan": "1"})
+    source = Source.objects.get()
+    assert (source.slug, source.kind, source.server_id) == ("sums", "mcp", sums.pk)
+    assert [change.name for change in source.syncs.get().changes.all()] == ["add"]
+
+
+# --- The list -----------------------------------------------------------------------------------------------------------
+def test_the_list_tells_three_kinds_of_empty_apart_UI_3_0(
+    operator_client: Client, viewer_client: Client, tenant: Tenant
+) -> None:
+    nothing_yet = operator_client.get("/sources/").content.decode()
+    assert "No sources yet" in nothing_yet
+    assert "Add a source" in nothing_yet
+    not_allowed = viewer_client.get("/sources/").content.decode()
+    assert "needs the role operator; you are viewer" in not_allowed
+    assert "Add a source" not in not_allowed
+    import_document(tenant, document("orders"))
+    no_match = operator_client.get("/sources/?q=zebra&kind=mcp").content.decode()
+    assert "No source matches" in no_match
+    assert "Filtered by “zebra”, MCP." in no_match
+
+
+def test_the_list_shows_the_last_sync_the_next_one_and_what_fails_UI_3_4(
+    operator_client: Client, web_source: Source
+) -> None:
+    Source.objects.update(
+        failures=3, last_error="The server answered 503.", next_sync_at=Now(), schedule="daily"
     )
-    assert answer.status_code == 200
-    assert Source.objects.get().url == asked[1] == "https://api.example.org/v1/shop.json"
+    import_document(Tenant(pk=web_source.tenant_id), document("orders", "refunds"), confirm_removals=True)
+    Source.objects.update(
+        failures=3, last_error="The server answered 503.", next_sync_at=Now(), schedule="daily"
+    )
+    html = operator_client.get("/sources/").content.decode()
+    assert "Failed 3 times in a row: The server answered 503." in html
+    assert "Next try" in html
+    assert "1 inactive" in html
+    assert "Every day" in html
+    counts = html[html.index('class="changed"') :][:400]
+    assert counts.index("1<span") < counts.index("added") < counts.index("0<span") < counts.index("removed")
+    assert "shop" in operator_client.get("/sources/?state=failing").content.decode()
+    assert "No source matches" in operator_client.get("/sources/?state=planned").content.decode()
 
 
-def test_SYN_5_the_switch_decides_who_wins(
+def test_the_list_asks_the_same_questions_however_many_sources_there_are(
+    operator_client: Client, tenant: Tenant, django_assert_max_num_queries: Callable[..., Any]
+) -> None:
+    for slug in ("one", "two", "three", "four"):
+        import_document(tenant, document("orders"), slug)
+    with django_assert_max_num_queries(12):
+        assert operator_client.get("/sources/").status_code == 200
+
+
+def test_SYN_4_the_button_starts_a_job_that_reads_the_source_anew(
+    operator_client: Client, viewer_client: Client, web_source: Source
+) -> None:
+    path = f"/sources/{web_source.pk}/sync/"
+    assert viewer_client.post(path).status_code == 403
+    answer = operator_client.post(path)
+    job = Job.objects.get()
+    assert answer["Location"] == f"/jobs/{job.pk}/"
+    assert (job.kind, job.args["source"], job.args["apply"]) == ("sync_source", "shop", False)
+    again = operator_client.post(path)
+    assert again["Location"] == f"/jobs/{job.pk}/"
+    assert Job.objects.count() == 1
+
+
+def test_a_source_without_an_address_says_so(operator_client: Client, imported_tool: Tool) -> None:
+    page = operator_client.post(f"/sources/{imported_tool.source_id}/sync/", follow=True).content.decode()
+    assert "no address to be read anew from" in page
+    assert not Job.objects.exists()
+
+
+# --- One of them --------------------------------------------------------------------------------------------------------
+SETTINGS = {
+    "title": "The shop",
+    "url": "https://api.example.org/v2.json",
+    "schedule": "daily",
+    "auto_apply": "on",
+}
+
+
+def test_SYN_5_settings_are_saved_and_sync_wins_is_announced(
     operator_client: Client, viewer_client: Client, imported_tool: Tool
 ) -> None:
-    path = f"/sources/{imported_tool.source_id}/sync-wins/"
-    assert viewer_client.post(path, {"sync_wins": "yes"}).status_code == 403
-    operator_client.post(path, {"sync_wins": "yes"})
-    assert Source.objects.get().sync_wins
-    operator_client.post(path, {"sync_wins": "no"})
-    assert not Source.objects.get().sync_wins
+    services.update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
+    path = f"/sources/{imported_tool.source_id}/settings/"
+    assert viewer_client.post(path, SETTINGS).status_code == 403
+    page = operator_client.get(f"/sources/{imported_tool.source_id}/").content.decode()
+    assert "The next sync would remove the edits of 1 tool." in page
+    operator_client.post(path, {**SETTINGS, "sync_wins": "on"})
+    source = Source.objects.get()
+    assert (source.title, source.url, source.schedule) == ("The shop", SETTINGS["url"], "daily")
+    assert source.auto_apply
+    assert source.sync_wins
+    assert source.next_sync_at is not None
+    operator_client.post(path, {**SETTINGS, "auto_apply": ""})
+    source.refresh_from_db()
+    assert not source.sync_wins
+
+
+def test_a_schedule_without_an_address_is_refused_beside_its_field(
+    operator_client: Client, imported_tool: Tool
+) -> None:
+    answer = operator_client.post(
+        f"/sources/{imported_tool.source_id}/settings/", {"title": "Shop", "schedule": "hourly"}
+    )
+    assert answer.status_code == 422
+    assert "no address to be read from" in answer.content.decode()
+    assert Source.objects.get().schedule == ""
+
+
+def test_viewers_see_the_settings_and_no_form(viewer_client: Client, web_source: Source) -> None:
+    page = viewer_client.get(f"/sources/{web_source.pk}/").content.decode()
+    assert "https://api.example.org/shop.json" in page
+    assert "To change them needs the role operator" in page
+    assert "Save settings" not in page
+    assert "/sync/" not in page
+
+
+def test_SYN_3_a_document_is_downloaded_to_the_byte_and_never_shown(
+    viewer_client: Client, operator_client: Client
+) -> None:
+    raw = RAW + b"# <script>alert(1)</script>\n"
+    operator_client.post(
+        "/sources/import/", {"document": upload(raw, "a “b”.html"), "source": "shop", "plan": "1"}
+    )
+    source = Source.objects.get()
+    path = f"/sources/{source.pk}/documents/{source.documents.get().pk}/"
+    answer = viewer_client.get(path)
+    assert answer.content == raw
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert answer["Content-Disposition"] == 'attachment; filename="a-b-.html"'
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert viewer_client.get(f"/sources/{source.pk}/documents/{source.pk}/").status_code == 404
+
+
+def test_what_is_no_longer_offered_is_listed_with_since_when_UI_3_4(
+    operator_client: Client, web_source: Source, tenant: Tenant
+) -> None:
+    import_document(tenant, document("orders"), confirm_removals=True)
+    page = operator_client.get(f"/sources/{web_source.pk}/").content.decode()
+    assert "No longer offered" in page
+    gone = page[page.index("No longer offered") :]
+    assert "prices" in gone
+    assert "no longer offered since <time" in gone
+
+
+def test_the_history_of_syncs_is_paged(operator_client: Client, web_source: Source) -> None:
+    for number in range(30):
+        Sync.objects.create(source=web_source, state="failed", error=f"Refused {number}.", created_by="beat")
+    first = operator_client.get(f"/sources/{web_source.pk}/").content.decode()
+    assert "31 in all" in first
+    assert "Refused 29." in first
+    assert "Refused 2." not in first
+    second = operator_client.get(f"/sources/{web_source.pk}/?page=2").content.decode()
+    assert "Refused 2." in second
+
+
+def test_the_source_page_counts_edits_and_leads_to_them(operator_client: Client, imported_tool: Tool) -> None:
+    services.update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
+    page = operator_client.get(f"/sources/{imported_tool.source_id}/").content.decode()
+    assert "1 edited by hand" in page
+    assert "/overrides/?source=shop" in page
 
 
 def test_a_source_is_deleted_with_its_tools_after_a_question_that_counts_them(
@@ -118,7 +317,12 @@ def test_a_source_is_deleted_with_its_tools_after_a_question_that_counts_them(
     assert admin_client.get(path).status_code == 404
 
 
-def test_the_source_page_counts_edits(operator_client: Client, imported_tool: Tool) -> None:
-    services.update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
-    assert "1 edited by hand" in operator_client.get(f"/sources/{imported_tool.source_id}/").content.decode()
-    assert "No sources yet" not in operator_client.get("/sources/").content.decode()
+def test_a_test_gives_up_after_ten_seconds_UI_3_4(
+    operator_client: Client, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.servers.TEST_SECONDS", 1.0)
+    allow(settings, tmp_path, slow=plain("{}", "import time; time.sleep(30);"))
+    McpServer.objects.create(slug="slow", command_id="slow")
+    answer = operator_client.post("/sources/import/", {"server": "slow", "test": "1"}, headers=HTMX)
+    assert answer.status_code == 422
+    assert "within 1 s" in answer.content.decode()

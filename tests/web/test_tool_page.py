@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -19,6 +20,12 @@ HTMX = {"HX-Request": "true"}
 
 def card(client: Client, tool: Tool, query: str = "") -> str:
     return " ".join(client.get(f"/tools/{tool.pk}/embedding/{query}", headers=HTMX).content.decode().split())
+
+
+def seen_of(question: str) -> str:
+    found = re.search(r'name="seen" value="(\w+)"', question)
+    assert found
+    return found[1]
 
 
 def override(tool: Tool, text: str) -> None:
@@ -218,64 +225,37 @@ def test_SYN_5_when_the_imported_text_moves_on_both_are_shown_and_mine_can_be_ke
     assert "<ins>all</ins>" in html
     assert "<del>the</del>" in html
     assert "My own words." in html
-    operator_client.post(f"/tools/{imported_tool.pk}/overrides/description/keep/")
+    operator_client.post("/overrides/keep/", {"only": ManualOverride.objects.get().pk})
     html = operator_client.get(f"/tools/{imported_tool.pk}/").content.decode()
     assert "The imported text has changed" not in html
     assert "My own words." in html
 
 
-def test_SYN_5_reset_asks_with_the_imported_text_and_then_brings_it_back(
+def test_SYN_5_reset_asks_with_the_imported_text_then_brings_it_back_and_can_be_undone(
     operator_client: Client, imported_tool: Tool
 ) -> None:
     override(imported_tool, "My own words.")
-    path = f"/tools/{imported_tool.pk}/overrides/description/reset/"
+    page = f"/tools/{imported_tool.pk}/"
+    path = f"/overrides/reset/?selected={ManualOverride.objects.get().pk}&next={page}"
+    assert path.replace("&", "&amp;") in operator_client.get(page).content.decode()
     question = operator_client.get(path, headers=HTMX).content.decode()
     assert "<html" not in question
     assert "Lists the orders of the shop." in question
     assert ManualOverride.objects.count() == 1
-    answer = operator_client.post(path, follow=True)
-    assert "The imported description is back. Embedding queued." in answer.content.decode()
+    answer = operator_client.post(path, {"seen": seen_of(question), "next": page}, follow=True)
+    assert answer.redirect_chain == [(page, 302)]
+    assert "The imported description of listOrders is back. Embedding queued." in answer.content.decode()
     assert Tool.objects.get(pk=imported_tool.pk).description == "Lists the orders of the shop."
     assert not ManualOverride.objects.exists()
-
-
-def test_SYN_5_only_imported_fields_can_be_reset(
-    operator_client: Client, make_tool: Callable[..., Tool], imported_tool: Tool
-) -> None:
-    assert operator_client.post(f"/tools/{imported_tool.pk}/overrides/category/reset/").status_code == 404
-    assert operator_client.post(f"/tools/{imported_tool.pk}/overrides/category/keep/").status_code == 404
-    assert operator_client.get(f"/tools/{make_tool().pk}/overrides/description/reset/").status_code == 404
+    reset = answer.context["undoable"][0]["reset"]
+    answer = operator_client.post("/overrides/undo/", {"reset": reset, "next": page}, follow=True)
+    assert "Undone: 1 edit is back." in answer.content.decode()
+    assert answer.context["undoable"] == []
+    assert Tool.objects.get(pk=imported_tool.pk).description == "My own words."
 
 
 def test_SYN_5_a_source_whose_syncs_win_says_so(operator_client: Client, imported_tool: Tool) -> None:
     override(imported_tool, "My own words.")
     Source.objects.update(sync_wins=True)
     html = operator_client.get(f"/tools/{imported_tool.pk}/").content.decode()
-    assert "its next import overwrites this edit" in html
-
-
-# --- History ----------------------------------------------------------------------------------------------------------
-
-
-def test_CAT_8_history_tells_who_did_what_word_by_word(viewer_client: Client, imported_tool: Tool) -> None:
-    override(imported_tool, "Lists open orders of the shop.")
-    html = viewer_client.get(f"/tools/{imported_tool.pk}/history/").content.decode()
-    assert "Imported description overridden" in html
-    assert "<del>the</del><ins>open</ins>" in html
-    assert "Tool created" in html
-    assert "importer" in html
-    assert "olga" in html
-
-
-def test_CAT_8_a_long_history_has_pages(viewer_client: Client, make_tool: Callable[..., Tool]) -> None:
-    tool = make_tool()
-    for number in range(30):
-        services.update_tool(
-            pk=tool.pk, expected_version=number + 1, changes={"owner": f"o{number}"}, actor="x"
-        )
-    first = viewer_client.get(f"/tools/{tool.pk}/history/").content.decode()
-    assert 'href="?page=2"' in first
-    second = viewer_client.get(f"/tools/{tool.pk}/history/?page=2").content.decode()
-    assert "Tool created" in second
-    assert "Older" not in second
-    assert viewer_client.get(f"/tools/{tool.pk}/history/?page=-3").status_code == 200
+    assert "its next sync overwrites this edit" in html

@@ -4,14 +4,14 @@ version that both saw; only what both changed needs a decision. Nothing is writt
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.apps import apps
 
 from tools.models import Tool
 from tools.web.diff import Segment, as_text, word_diff
-from tools.web.forms import ToolForm
+from tools.web.forms import ToolForm, parameter_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,35 +28,36 @@ class FieldConflict:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """`values` for the form (yours, and theirs where you changed nothing), what differs, and what you get from them."""
+    """`values` for the form (yours, and theirs where you changed nothing), what differs, what you get from them, and what
+    you wrote of parameters that are no longer there."""
 
     values: dict[str, Any]
-    differing: list[FieldConflict]
-    taken_over: list[FieldConflict]
+    differing: list[FieldConflict] = field(default_factory=list)
+    taken_over: list[FieldConflict] = field(default_factory=list)
+    gone: dict[str, str] = field(default_factory=dict)
 
 
 def seen_version(tool: Tool, version: int) -> Mapping[str, Any] | None:
-    """The tool's fields as they were at `version`, from the history; None if it does not reach back that far."""
+    """The form's values as they were at `version`, from the history; None if it does not reach back that far."""
     events = apps.get_model("tools", "ToolEvent").objects.filter(pgh_obj_id=tool.pk, version=version)
     event = events.order_by("-pgh_id").values().first()
-    return dict(event) if event else None
+    return ToolForm.initial_from(event) if event else None
 
 
 def merge(current: Tool, seen: Mapping[str, Any] | None, form: ToolForm) -> Merge:
-    """`form` is bound and valid; `seen` is the version that its author started from."""
-    values: dict[str, Any] = {}
-    differing: list[FieldConflict] = []
-    taken_over: list[FieldConflict] = []
+    """`form` is bound and valid; `seen` are the values that its author started from."""
+    now = ToolForm.initial_of(current)
+    merged = Merge(values={**now})
     for name, yours in form.cleaned_data.items():
-        if name == "version":
-            values[name] = current.version
+        # A parameter may have come after the author opened the form, or gone since the form was made.
+        if name == "version" or name not in now:
             continue
-        theirs = getattr(current, name)
-        untouched = seen is not None and yours == seen[name]
-        values[name] = theirs if untouched else yours
+        theirs = now[name]
+        untouched = seen is not None and yours == seen.get(name, theirs)
         if yours == theirs:
             continue
-        contested = seen is None or (not untouched and theirs != seen[name])
+        if not untouched:
+            merged.values[name] = yours
         entry = FieldConflict(
             name=name,
             label=str(form[name].label),
@@ -65,7 +66,14 @@ def merge(current: Tool, seen: Mapping[str, Any] | None, form: ToolForm) -> Merg
             diff=word_diff(as_text(yours), as_text(theirs))
             if untouched
             else word_diff(as_text(theirs), as_text(yours)),
-            contested=contested,
+            contested=seen is None or (not untouched and theirs != seen.get(name)),
         )
-        (taken_over if untouched else differing).append(entry)
-    return Merge(values, differing, taken_over)
+        (merged.taken_over if untouched else merged.differing).append(entry)
+    merged.gone.update(
+        {
+            name: text
+            for name, text in form.gone.items()
+            if text.strip() and (seen is None or seen.get(parameter_field(name)) != text)
+        }
+    )
+    return merged

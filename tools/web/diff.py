@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -58,11 +59,13 @@ def _changed(gone: list[str], new: list[str]) -> Iterator[Segment]:
 
 
 def as_text(value: Any) -> str:
-    """A field's value as people read it: lists one entry a line."""
+    """A field's value as people read it: lists one entry a line, objects as JSON."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return "\n".join(str(entry) for entry in value)
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) if value else ""
     return str(value)

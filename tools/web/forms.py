@@ -3,18 +3,24 @@ tools/services.py, whose refusals come back into the form by `add_refusals`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import quote, unquote
 
 from django import forms
-from django.conf import settings
+from django.http import QueryDict
 
 from portal.jobs.errors import InvalidArguments
 from portal.tenancy.models import Sensitivity
 from tools.errors import Invalid
-from tools.models import DOCUMENT_KINDS, Lifecycle, Tool, ToolType, Visibility
+from tools.imports.parameter_texts import parameter_descriptions
+from tools.models import PARAMETER_PREFIX, Lifecycle, Tool, ToolType, Visibility
 from tools.models.source import SLUG_PATTERN
 from tools.models.tool import TOOL_ID_LENGTH
+
+# A form of a thousand fields would be refused (DATA_UPLOAD_MAX_NUMBER_FIELDS), and read by nobody.
+MOST_PARAMETERS = 300
 
 
 class PlainTextField(forms.CharField):
@@ -30,6 +36,13 @@ class PlainTextField(forms.CharField):
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return _lf(initial or "") != _lf(data or "")
+
+
+class LineField(forms.CharField):
+    """One line without the blanks around it; those of an imported text do not count as an edit."""
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return super().has_changed((initial or "").strip(), data)
 
 
 class LinesField(forms.CharField):
@@ -57,6 +70,18 @@ class LinesField(forms.CharField):
 
 def _lf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+class JsonField(forms.JSONField):
+    """A JSON object as people read it, kept as it was typed when it is none."""
+
+    widget = forms.Textarea
+
+    def prepare_value(self, value: Any) -> Any:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+
+    def to_python(self, value: Any) -> Any:
+        return {} if value in self.empty_values else super().to_python(value)
 
 
 class PortalForm(forms.Form):
@@ -91,28 +116,42 @@ class PortalForm(forms.Form):
 
 
 class ToolForm(PortalForm):
-    """What a person may set on every tool. `version` is the one that they saw."""
+    """What a person may set on every tool. `version` is the one that they saw.
+
+    Made with the input schema of a tool (`parameters`), it has a field for the description of each parameter; of what was
+    posted, `gone` holds the texts whose parameter that schema does not have.
+    """
 
     version = forms.IntegerField(widget=forms.HiddenInput, required=False)
-    name = forms.CharField(max_length=200)
+    name = LineField(max_length=200)
     description = PlainTextField(
         widget=forms.Textarea(attrs={"rows": 8}),
         help_text="What the tool does and when to use it, in the words people ask with. Markdown is shown as such.",
     )
-    tags = LinesField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="One a line.")
+    tags = LinesField(required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="One a line.")
     use_cases = LinesField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text="Questions this tool answers, one a line. They are embedded with it.",
     )
-    category = forms.CharField(max_length=100, required=False)
-    routing_domain = forms.CharField(max_length=100, required=False, label="Domain")
-    semantic_namespace = forms.CharField(max_length=100, required=False)
+    category = LineField(max_length=100, required=False)
+    subcategory = LineField(max_length=100, required=False)
+    routing_domain = LineField(max_length=100, required=False, label="Domain")
+    semantic_namespace = LineField(max_length=100, required=False)
+    tech_stack = LinesField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="One a line.")
+    target_personas = LinesField(
+        required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Who it is for, one a line."
+    )
     tool_type = forms.ChoiceField(choices=ToolType.choices, label="Type")
     lifecycle = forms.ChoiceField(choices=Lifecycle.choices)
     sensitivity = forms.ChoiceField(choices=Sensitivity.choices)
     visibility = forms.ChoiceField(choices=Visibility.choices)
-    owner = forms.CharField(max_length=200, required=False)
+    owner = LineField(max_length=200, required=False)
+    annotations = JsonField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "font-monospace"}),
+        help_text="What the tool does to the world, as a JSON object: readOnlyHint, destructiveHint, idempotentHint, openWorldHint.",
+    )
     semantic_weight = forms.FloatField(
         initial=1.0,
         min_value=0.1,
@@ -120,16 +159,59 @@ class ToolForm(PortalForm):
         widget=forms.NumberInput(attrs={"step": "0.1"}),
         help_text="Multiplies the search score: 1 is neutral, from 0.1 to 3.",
     )
+    core = forms.BooleanField(required=False, help_text="A core tool is always offered to an agent.")
     active = forms.BooleanField(required=False, help_text="An inactive tool is not offered to agents.")
+
+    def __init__(
+        self, data: QueryDict | None = None, *, parameters: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(data, **kwargs)
+        posted = {name: str(text) for name, text in (data or {}).items() if name.startswith(PARAMETER_PREFIX)}
+        for parameter in list(parameter_descriptions(parameters or {}))[:MOST_PARAMETERS]:
+            field = parameter_field(parameter)
+            # What a form did not have when it was opened was not emptied in it.
+            if data is None or field in posted:
+                self.fields[field] = PlainTextField(
+                    label=parameter, widget=forms.Textarea(attrs={"rows": 2, "class": "form-control"})
+                )
+        self.gone = {
+            unquote(field.removeprefix(PARAMETER_PREFIX).replace("=", "%")): _lf(text)
+            for field, text in sorted(posted.items())
+            if field not in self.fields
+        }
 
     @classmethod
     def initial_of(cls, tool: Tool) -> dict[str, Any]:
         """The form's values for the tool as it is."""
-        return {name: getattr(tool, name) for name in cls.base_fields}
+        return cls.initial_from({name: getattr(tool, name) for name in {*cls.base_fields, "parameters"}})
+
+    @classmethod
+    def initial_from(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The form's values for a tool with these fields, `parameters` among them."""
+        texts = parameter_descriptions(values["parameters"])
+        return {
+            **{name: values[name] for name in cls.base_fields},
+            **{parameter_field(name): text for name, text in texts.items()},
+        }
 
     def changes(self) -> dict[str, Any]:
         """Only what was really changed: an untouched imported text must not become an override."""
-        return {name: self.cleaned_data[name] for name in self.changed_data if name != "version"}
+        changed = {name: self.cleaned_data[name] for name in self.changed_data if name != "version"}
+        texts = {
+            str(self.fields[name].label): changed.pop(name)
+            for name in list(changed)
+            if name.startswith(PARAMETER_PREFIX)
+        }
+        return {**changed, "parameter_descriptions": texts} if texts else changed
+
+    def parameter_fields(self) -> list[forms.BoundField]:
+        """The descriptions of the parameters."""
+        return [self[name] for name in self.fields if name.startswith(PARAMETER_PREFIX)]
+
+
+def parameter_field(parameter: str) -> str:
+    """The name of the field for a parameter's description: what no id of an element may hold is written as =20."""
+    return f"{PARAMETER_PREFIX}{quote(parameter, safe='').replace('%', '=')}"
 
 
 class NewToolForm(ToolForm):
@@ -152,61 +234,3 @@ class NewToolForm(ToolForm):
         error_messages={"invalid": "Use lower-case letters, digits, dots, dashes and underscores."},
     )
     field_order = ("name", "tool_id", "namespace")
-
-
-class ImportForm(PortalForm):
-    """A document from exactly one place: a file, a text, or a URL."""
-
-    document = forms.FileField(
-        required=False,
-        label="File",
-        widget=forms.ClearableFileInput(
-            attrs={"accept": ".json,.yaml,.yml,.zip,.tar.gz,.tgz,.txt,application/json,application/yaml"}
-        ),
-        help_text="OpenAPI 2.0 or 3.x, the answer of an MCP server to tools/list, or LightAPI 0.1.0; JSON or YAML, up to 20 MB. Several files of one OpenAPI document as zip or tar.gz.",
-    )
-    url = forms.URLField(
-        required=False,
-        label="URL",
-        max_length=2048,
-        assume_scheme="https",
-        widget=forms.URLInput(attrs={"placeholder": "https://…/openapi.json"}),
-        help_text="A public address; redirects are not followed.",
-    )
-    text = PlainTextField(
-        label="Text",
-        widget=forms.Textarea(attrs={"rows": 6, "class": "font-monospace", "spellcheck": "false"}),
-        help_text="The document itself. For more than 1 MB use a file.",
-    )
-    kind = forms.ChoiceField(
-        choices=[("", "Recognise it"), *DOCUMENT_KINDS],
-        required=False,
-        label="Kind",
-        help_text="Only needed where a document could be of two kinds.",
-    )
-    source = forms.RegexField(
-        SLUG_PATTERN,
-        required=False,
-        max_length=100,
-        label="Source name",
-        help_text="The source that this document belongs to, and the namespace of its tools. From the file's name or the URL if empty.",
-        error_messages={"invalid": "Use lower-case letters, digits, dots, dashes and underscores."},
-    )
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = super().clean() or {}
-        given = [name for name in ("document", "url", "text") if cleaned.get(name)]
-        if not self.errors and len(given) != 1:
-            raise forms.ValidationError(
-                "Give the document once: as a file, a URL or a text."
-                if given
-                else "Choose a file, give a URL, or paste the document."
-            )
-        upload = cleaned.get("document")
-        if upload and upload.size > settings.DOCUMENT_MAX_BYTES:
-            self.add_error(
-                "document", f"The document is larger than {settings.DOCUMENT_MAX_BYTES // 1_000_000} MB."
-            )
-        if cleaned.get("text") and not cleaned.get("source"):
-            self.add_error("source", "A pasted document has no file name: say what its source is called.")
-        return cleaned

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,10 +10,14 @@ from uuid import UUID
 
 from django.apps import apps
 
+from tools import services
+from tools.imports.parameter_texts import parameter_descriptions, with_descriptions
 from tools.models import ManualOverride, Tool
 from tools.web.diff import Segment, as_text, word_diff
+from tools.web.overrides import label_of
 
 PAGE = 25
+_MOST_JSON = 4000  # characters of two objects whose difference is still worth reading
 # Bookkeeping of a row; its meaning is told by the other fields.
 _SILENT = {
     "id", "tenant_id", "version", "updated_by", "description_source", "created_at", "download_count", "source_id",
@@ -31,69 +35,136 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One event: `what` in words, with the changes of its fields."""
+    """One event: `what` in words, with the changes of its fields. `event` is its number, of a state that can be restored."""
 
     when: datetime
     who: str
     what: str
     changes: list[Change]
-    version: int | None
+    version: int | None = None
+    event: int | None = None
 
 
 def tool_history(pk: UUID, *, page: int = 1) -> tuple[list[Entry], bool]:
-    """A page of entries, newest first, and whether older ones follow."""
+    """A page of entries of a tool and its overrides, newest first, and whether older ones follow."""
     wanted = page * PAGE + 1
-    entries = [
-        *_entries(Tool, {"pgh_obj_id": pk}, wanted),
-        *_entries(ManualOverride, {"tool_id": pk}, wanted),
+    found = [
+        *entries(Tool, {"pgh_obj_id": pk}, wanted),
+        *entries(ManualOverride, {"tool_id": pk}, wanted),
     ]
-    entries.sort(key=lambda entry: entry.when, reverse=True)
-    return entries[(page - 1) * PAGE : page * PAGE], len(entries) > page * PAGE
+    found.sort(key=lambda entry: entry.when, reverse=True)
+    return found[(page - 1) * PAGE : page * PAGE], len(found) > page * PAGE
 
 
-def _entries(model: type[Any], which: Mapping[str, Any], wanted: int) -> Iterable[Entry]:
-    event_model = apps.get_model("tools", f"{model.__name__}Event")
+def entries(model: type[Any], which: Mapping[str, Any], wanted: int = PAGE) -> list[Entry]:
+    """The newest `wanted` events of the rows of a tracked model that `which` filters, newest first; whatever wrote them, a
+    service, a statement for many rows or plain SQL."""
+    event_model = apps.get_model(model._meta.app_label, f"{model.__name__}Event")
     rows = list(event_model.objects.filter(**which).order_by("-pgh_id").values()[: wanted + 1])
-    for index, row in enumerate(rows[:wanted]):
-        before = next(
-            (older for older in rows[index + 1 :] if older["pgh_obj_id"] == row["pgh_obj_id"]), None
+    words = _override_entry if model is ManualOverride else _entry
+    return [
+        words(
+            model,
+            row,
+            next((one for one in rows[index + 1 :] if one["pgh_obj_id"] == row["pgh_obj_id"]), None),
         )
-        yield (_tool_entry if model is Tool else _override_entry)(model, row, before)
+        for index, row in enumerate(rows[:wanted])
+    ]
 
 
-def _tool_entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] | None) -> Entry:
+def restorable(tool: Tool, event: int) -> dict[str, Any] | None:
+    """What services.update_tool would have to change to make the tool what it was after this event; None if there is no such
+    event. Whether it is active is a decision of its own, and what an imported tool takes and gives is its source's."""
+    row = (
+        apps.get_model("tools", "ToolEvent")
+        .objects.filter(pgh_obj_id=tool.pk, pgh_id=event)
+        .exclude(pgh_label="delete")
+        .values()
+        .first()
+    )
+    if row is None:
+        return None
+    fields = services.EDITABLE_FIELDS - {"active"} - ({"parameters", "output"} if tool.endpoint_id else set())
+    changes = {name: row[name] for name in sorted(fields) if row[name] != getattr(tool, name)}
+    if tool.endpoint_id:
+        now, then = parameter_descriptions(tool.parameters), parameter_descriptions(row["parameters"])
+        texts = {name: then[name] for name in now.keys() & then.keys() if now[name] != then[name]}
+        if texts:
+            changes["parameter_descriptions"] = dict(sorted(texts.items()))
+    return changes
+
+
+def changes_of(tool: Tool, changes: Mapping[str, Any]) -> list[Change]:
+    """What these changes for services.update_tool would do to the tool, word by word."""
+    texts, now = changes.get("parameter_descriptions", {}), parameter_descriptions(tool.parameters)
+    return [
+        *(
+            Change(_words(Tool._meta.get_field(name).verbose_name), _field_diff(getattr(tool, name), value))  # type: ignore[union-attr]
+            for name, value in changes.items()
+            if name != "parameter_descriptions"
+        ),
+        *(Change(f"Description of {name}", word_diff(now[name], text)) for name, text in texts.items()),
+    ]
+
+
+def _entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] | None) -> Entry:
     changes: list[Change] = []
     if row["pgh_label"] == "update" and before is not None:
         for field in model._meta.concrete_fields:
             name = field.attname
             if name in row and name not in _SILENT and row[name] != before[name]:
-                changes.append(Change(_words(field.verbose_name), _field_diff(before[name], row[name])))
+                changes += _changes(name, _words(field.verbose_name), before[name], row[name])
+    verb = _VERBS[row["pgh_label"]]
     return Entry(
-        row["pgh_created_at"], _who(row), f"Tool {_VERBS[row['pgh_label']]}", changes, row["version"]
+        row["pgh_created_at"],
+        _who(row),
+        f"{_words(model._meta.verbose_name)} {verb}",
+        changes,
+        row.get("version"),
+        row["pgh_id"] if verb != "deleted" else None,
     )
 
 
+def _changes(name: str, label: str, old: Any, new: Any) -> Iterator[Change]:
+    """Of a schema, the descriptions that moved; for the rest of it, it is enough that it changed."""
+    if name != "parameters":
+        yield Change(label, _field_diff(old, new))
+        return
+    before, after = parameter_descriptions(old), parameter_descriptions(new)
+    texts = {one: after[one] for one in before.keys() & after.keys() if before[one] != after[one]}
+    for one in sorted(texts):
+        yield Change(f"Description of {one}", word_diff(before[one], texts[one]))
+    if with_descriptions(old, texts) != with_descriptions(new, texts):
+        yield Change(label, [Segment("same", "changed")])
+
+
 def _override_entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] | None) -> Entry:
-    label, field = row["pgh_label"], row["field"]
+    event, label = row["pgh_label"], label_of(row["field"])
+    context = row["pgh_context"] or {}
     changes: list[Change] = []
-    if label == "insert":
+    if event == "insert":
         # What was changed stands in the tool's own event of the same edit.
-        what = f"Imported {field} overridden"
-    elif label == "delete":
-        what = f"Override of {field} removed"
+        what = f"Reset of {label} undone" if "undo" in context else f"Imported {label} overridden"
+    elif event == "delete":
+        what = f"Override of {label} {'reset to the imported value' if 'reset' in context else 'removed'}"
     elif before is not None and before["value"] == row["value"]:
-        what = f"Override of {field} kept over a newer imported text"
+        what = f"Override of {label} kept over a newer imported text"
         changes = [Change("Imported text", _field_diff(before["imported_value"], row["imported_value"]))]
     else:
-        what = f"Override of {field} changed"
-    return Entry(row["pgh_created_at"], _who(row), what, changes, None)
+        what = f"Override of {label} changed"
+    return Entry(row["pgh_created_at"], _who(row), what, changes)
 
 
 def _field_diff(old: Any, new: Any) -> list[Segment]:
-    if isinstance(old, dict) or isinstance(new, dict):
-        # A schema's diff belongs to the schema changelog; here it is enough that it changed.
+    before, after = as_text(old), as_text(new)
+    # Of an object as large as a schema it is enough that it changed.
+    if (
+        isinstance(old, dict | None)
+        and isinstance(new, dict | None)
+        and len(before) + len(after) > _MOST_JSON
+    ):
         return [Segment("same", "changed")]
-    return word_diff(as_text(old), as_text(new))
+    return word_diff(before, after)
 
 
 def _words(name: Any) -> str:
@@ -102,5 +173,5 @@ def _words(name: Any) -> str:
 
 
 def _who(row: Mapping[str, Any]) -> str:
-    context = row["pgh_context"] or {}
-    return str(context.get("actor") or context.get("metadata", {}).get("actor") or "unknown")
+    """The author; a write past the services has none."""
+    return str((row["pgh_context"] or {}).get("actor") or "unknown")

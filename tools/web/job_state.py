@@ -24,7 +24,13 @@ BADGES = {
         "failed", "Lost", "question-circle", "Its worker is not heard of; it can be resumed."
     ),
 }
-STAGES = {"queueing": "Looking for what needs a vector", "embedding": "Embedding"}
+STAGES = {
+    "queueing": "Looking for what needs a vector",
+    "embedding": "Embedding",
+    "reading": "Reading the source",
+    "planned": "The plan is made",
+    "applying": "Applying the plan",
+}
 QUARTER = 25
 
 

@@ -19,7 +19,9 @@ from portal.jobs import kinds, services
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobState
 from portal.tenancy.models import Role
+from tools.imports.jobs import APPLY
 from tools.jobs import BACKFILL
+from tools.models import Sync
 from tools.web.access import PageRequest, actor, member_page
 from tools.web.embedding_state import troubles_of_texts
 from tools.web.job_form import BackfillForm
@@ -34,6 +36,11 @@ _SHOWN_ARGUMENTS = {
     "rate": "At most a second",
     "limit": "Stops after",
 }
+
+_CANCELLED = {
+    APPLY: "What it has changed so far is undone. The plan stays as it is and can be applied again."
+}
+"""What a cancel does to a job of a kind that is no sequence of batches."""
 
 
 def jobs_of_header(request: HttpRequest) -> dict[str, Any]:
@@ -135,6 +142,7 @@ def _render(request: PageRequest, job: Job) -> HttpResponse:
         "arguments": [
             (word, _as_words(job.args[name])) for name, word in _SHOWN_ARGUMENTS.items() if job.args.get(name)
         ],
+        "sync": _sync_of(job),
         "failures": services.failures_by_error(job.pk) if job.failed else [],
         "idle_queues": idle_queues(queues_of(job)) if job.is_active else [],
         "troubles": troubles_of_texts() if job.is_active else [],
@@ -143,6 +151,13 @@ def _render(request: PageRequest, job: Job) -> HttpResponse:
         "spoken": _spoken(request, shown) if count else "",
     }
     return render(request, "jobs/detail.html#job" if request.htmx else "jobs/detail.html", context)
+
+
+def _sync_of(job: Job) -> Sync | None:
+    """The plan that the job applies or has made."""
+    pk = job.args.get("sync") or job.cursor.get("sync")
+    found: Sync | None = Sync.objects.filter(pk=pk).defer("summary").first() if pk else None
+    return found
 
 
 def _as_words(value: Any) -> str:
@@ -201,7 +216,10 @@ def cancel_job(request: PageRequest, pk: UUID) -> HttpResponse:
     question = {
         "title": "Cancel this job?",
         "quote": job.title,
-        "effect": "The batch in hand is finished, and what was done stays done. Resume goes on from there.",
+        "effect": _CANCELLED.get(
+            job.kind,
+            "The batch in hand is finished, and what was done stays done. Resume goes on from there.",
+        ),
         "action": request.path,
         "button": "Cancel the job",
         "keep": "Let it run",

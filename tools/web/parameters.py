@@ -1,4 +1,4 @@
-"""The parameters of a tool as a table: its JSON Schema, one row a property. Pure."""
+"""The parameters of a tool as a table: one row for each that its JSON Schema has. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tools.imports.parameter_texts import parameter_descriptions, parameter_places
+
 _MOST_CHOICES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One property of the tool's input."""
+    """One of the tool's inputs; a field of the body is "body.<field>"."""
 
     name: str
     type: str
@@ -23,26 +25,25 @@ class Parameter:
 
 
 def parameters_of(schema: Mapping[str, Any]) -> list[Parameter]:
-    """Rows in the document's order, required ones first; anything that is no schema gives what can be said of it."""
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return []
-    required = schema.get("required")
-    wanted = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
-    rows = [_parameter(str(name), inner, required=str(name) in wanted) for name, inner in properties.items()]
-    return sorted(rows, key=lambda row: not row.required)
+    """A row for each parameter that operators may describe, required ones first, those of the body below it; anything that
+    is no schema gives what can be said of it."""
+    texts = parameter_descriptions(schema)
+    places = {place.name: place for place in reversed(list(parameter_places(schema)))}
+    return [
+        _parameter(name, places[name].schema, required=places[name].required, description=text)
+        for name, text in texts.items()
+    ]
 
 
-def _parameter(name: str, schema: Any, *, required: bool) -> Parameter:
+def _parameter(name: str, schema: Any, *, required: bool, description: str) -> Parameter:
     inner: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
     listed = inner.get("enum")
     choices = [str(choice) for choice in listed] if isinstance(listed, list) else []
-    description = inner.get("description")
     return Parameter(
         name=name,
         type=type_of(inner),
         required=required,
-        description=description if isinstance(description, str) else "",
+        description=description,
         default="" if inner.get("default") is None else str(inner["default"])[:200],
         choices=tuple(choices[:_MOST_CHOICES]),
         more_choices=max(0, len(choices) - _MOST_CHOICES),

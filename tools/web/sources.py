@@ -1,39 +1,46 @@
-"""Sources: what there is, one of them with its documents, and the import of a document with its preview."""
+"""Sources: what there is, and one of them with its settings, documents, syncs and the tools it no longer offers."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.core.files.uploadedfile import UploadedFile
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
-from django.http import Http404, HttpResponse
+from django.core.paginator import Paginator
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django_htmx.http import push_url, replace_url
 
+from portal.jobs import services as jobs
+from portal.jobs.errors import AlreadyRunning, JobError
 from portal.tenancy.models import Role
-from tools import services
-from tools.errors import CatalogueError
-from tools.imports import fetch
-from tools.imports.apply import ImportReport
-from tools.imports.fetch import FetchRefused
-from tools.imports.service import import_document
-from tools.imports.specs import DocumentRefused
-from tools.models import Source, SourceDocument
+from tools import sources
+from tools.errors import CatalogueError, Invalid
+from tools.imports.jobs import SYNC
+from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.access import PageRequest, actor, member_page
-from tools.web.forms import ImportForm
+from tools.web.source_forms import SourceForm
+from tools.web.sync_changes import STATES
+from tools.web.tool_list import PAGE_SIZES, without_blanks
+
+_MOST_GONE = 50
+_STATES = {"failing": "Failing", "planned": "A plan waits", "scheduled": "Scheduled"}
 
 
-def _sources() -> QuerySet[Source]:
-    """Every source with its counts and its newest document, in one query."""
+def _sources() -> QuerySet[Any]:
+    """Every source with its counts, its newest sync and document, and its plan that waits, in one query."""
+    syncs = Sync.objects.filter(source=OuterRef("pk"))
     newest = SourceDocument.objects.filter(source=OuterRef("pk")).order_by("-fetched_at")
-    found: QuerySet[Source] = Source.objects.annotate(
+    found: QuerySet[Any] = Source.objects.select_related("server").annotate(
         active_tools=Count("tools", filter=Q(tools__active=True)),
         inactive_tools=Count("tools", filter=Q(tools__active=False)),
-        imported_at=Subquery(newest.values("fetched_at")[:1]),
         document_version=Subquery(newest.values("version")[:1]),
+        last_sync=Subquery(syncs.order_by("-created_at").values("pk")[:1]),
+        waiting_sync=Subquery(syncs.filter(state=SyncState.PLANNED).order_by("-created_at").values("pk")[:1]),
     )
     return found
 
@@ -45,91 +52,168 @@ def _find(pk: UUID) -> Any:
     return source
 
 
+def _shown_syncs(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
+    """The counts of their reports without what was left out and warned of, which may be long."""
+    counts = ("added", "changed", "moved", "removed", "conflicts")
+    found: QuerySet[Sync] = syncs.defer("summary").annotate(
+        **{name: F(f"summary__{name}") for name in counts}
+    )
+    return found
+
+
 @require_GET
 @member_page()
 def source_list(request: PageRequest) -> HttpResponse:
-    return render(request, "sources/list.html", {"sources": _sources()})
+    """The page, or `#results` for a filter or a page of it."""
+    given = without_blanks(request.GET)
+    size = given.get("rows", "")
+    paginator = Paginator(
+        _filtered(given).order_by("slug"), int(size) if size in map(str, PAGE_SIZES) else PAGE_SIZES[0]
+    )
+    page = paginator.get_page(given.get("page"))
+    last = {
+        one.pk: one
+        for one in _shown_syncs(Sync.objects.filter(pk__in=[row.last_sync for row in page if row.last_sync]))
+    }
+    rows = [
+        (source, sync, STATES[SyncState(sync.state)] if sync else None)
+        for source in page
+        for sync in [last.get(source.last_sync)]
+    ]
+    context = {
+        "given": given,
+        "filtered": [word for name in ("q", "kind", "state") if (word := _word(name, given.get(name, "")))],
+        "page": page,
+        "page_size": paginator.per_page,
+        "page_sizes": PAGE_SIZES,
+        "rows": rows,
+        "kind_choices": SourceKind.choices,
+        "state_choices": list(_STATES.items()),
+    }
+    if not request.htmx:
+        return render(request, "sources/list.html", context)
+    here = f"{request.path}?{given.urlencode()}" if given else request.path
+    answer = render(request, "sources/list.html#results", context)
+    return (replace_url if request.htmx.trigger == "q" else push_url)(answer, here)
+
+
+def _filtered(given: QueryDict) -> QuerySet[Any]:
+    found = _sources()
+    if text := given.get("q", "").replace("\0", ""):
+        found = found.filter(Q(slug__icontains=text) | Q(title__icontains=text) | Q(url__icontains=text))
+    if given.get("kind") in SourceKind.values:
+        found = found.filter(kind=given["kind"])
+    state = given.get("state")
+    if state == "failing":
+        return found.filter(failures__gt=0)
+    if state == "planned":
+        return found.filter(waiting_sync__isnull=False)
+    return found.exclude(schedule="") if state == "scheduled" else found
+
+
+def _word(name: str, value: str) -> str:
+    """A filter in force, in words; one that means nothing is not in force."""
+    if name == "q":
+        return f"“{value}”" if value else ""
+    words: dict[str, Any] = dict(SourceKind.choices) if name == "kind" else _STATES
+    return str(words.get(value, ""))
 
 
 @require_GET
 @member_page()
 def source_page(request: PageRequest, pk: UUID) -> HttpResponse:
-    """One source: what it is, its documents, and what its last import left out."""
-    source = _find(pk)
-    documents = list(source.documents.defer("content")[:20])
+    """One source; `?page=` is of its syncs."""
+    return _render(request, _find(pk))
+
+
+def _render(request: PageRequest, source: Any, form: SourceForm | None = None) -> HttpResponse:
+    given = without_blanks(request.GET)
+    overrides = source.tools.filter(overrides__isnull=False).distinct().count()
+    gone = source.tools.filter(endpoint__active=False).select_related("endpoint")
+    paginator = Paginator(_shown_syncs(source.syncs.all()), PAGE_SIZES[0])
+    page = paginator.get_page(given.get("page"))
     context = {
         "source": source,
-        "documents": documents,
-        "report": documents[0].report if documents else None,
-        "overrides": source.tools.filter(overrides__isnull=False).distinct().count(),
+        "form": form or SourceForm(source=source, overrides=overrides),
+        "documents": list(source.documents.defer("content", "report").order_by("layer", "-fetched_at")[:100]),
+        "overrides": overrides,
+        "gone": gone.only("name", "endpoint__key", "endpoint__updated_at").order_by(
+            "-endpoint__updated_at", "pk"
+        )[:_MOST_GONE],
+        "gone_count": gone.count(),
+        "page": page,
+        "syncs": [(sync, STATES[SyncState(sync.state)]) for sync in page],
+        "is_readable": is_readable(source),
+        "given": given,
     }
-    return render(request, "sources/detail.html", context)
+    status = 422 if form is not None else 200
+    name = "sources/detail.html#history" if request.htmx and form is None else "sources/detail.html"
+    return render(request, name, context, status=status)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
-def import_page(request: PageRequest) -> HttpResponse:
-    """The form; its two buttons preview (nothing is stored) or import. htmx swaps `#report` and so keeps a chosen file."""
-    if request.method == "GET":
-        start = {"url": request.GET.get("url", ""), "source": request.GET.get("source", "")}
-        return render(request, "sources/import.html", {"form": ImportForm(initial=start)})
-    form = ImportForm(request.POST, request.FILES)
-    report = _import(request, form) if form.is_valid() else None
-    context = {"form": form, "report": report, "source": _source_of(report)}
-    name = "sources/import.html#report" if request.htmx else "sources/import.html"
-    return render(request, name, context, status=422 if report is None else 200)
-
-
-def _import(request: PageRequest, form: ImportForm) -> ImportReport | None:
-    """The report, or None with the refusal among the form's errors."""
-    given = form.cleaned_data
-    upload: UploadedFile[bytes] | None = given["document"]
-    try:
-        if upload is not None:
-            raw, name = upload.read(), upload.name or "document"
-        elif given["url"]:
-            raw, name = fetch.document(given["url"]), given["url"]
-        else:
-            raw, name = given["text"].encode(), f"{given['source']}.txt"
-        return import_document(
-            tenant_id=request.member.tenant_id,
-            raw=raw,
-            name=name,
-            slug=given["source"],
-            kind=given["kind"],
-            actor=actor(request),
-            dry_run="import" not in request.POST,
-        )
-    except (DocumentRefused, FetchRefused, CatalogueError) as error:
-        form.add_error(None, str(error))
-        return None
-
-
-def _source_of(report: ImportReport | None) -> Source | None:
-    if report is None or report.dry_run:
-        return None
-    found: Source | None = Source.objects.filter(slug=report.source).first()
-    return found
+def is_readable(source: Source) -> bool:
+    """Whether there is an address to read the source anew from."""
+    return source.kind != SourceKind.MANUAL and bool(source.url or source.server_id)
 
 
 @require_POST
 @member_page(Role.OPERATOR)
-def set_sync_wins(request: PageRequest, pk: UUID) -> HttpResponse:
-    """Whether later imports overwrite what people edited."""
+def save_settings(request: PageRequest, pk: UUID) -> HttpResponse:
     source = _find(pk)
-    wins = request.POST.get("sync_wins") == "yes"
+    overrides = source.tools.filter(overrides__isnull=False).distinct().count()
+    form = SourceForm(request.POST, source=source, overrides=overrides)
+    if not form.is_valid():
+        return _render(request, source, form)
     try:
-        services.set_sync_wins(pk=source.pk, sync_wins=wins, actor=actor(request))
+        sources.update_source(pk=pk, actor=actor(request), **form.changes())
+    except Invalid as error:
+        form.add_refusals(error)
+        return _render(request, source, form)
     except CatalogueError as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(
-            request,
-            "From now on, imports of this source overwrite edits."
-            if wins
-            else "From now on, edits of this source's tools are kept.",
-        )
+        form.add_error(None, str(error))
+        return _render(request, source, form)
+    messages.success(request, "The settings are saved.")
     return redirect("source", pk=pk)
+
+
+@require_POST
+@member_page(Role.OPERATOR)
+def sync_source(request: PageRequest, pk: UUID) -> HttpResponse:
+    """Starts the job that reads a source anew and makes a plan of what changed."""
+    source = _find(pk)
+    if not is_readable(source):
+        messages.error(
+            request,
+            "This source has no address to be read anew from. Import a newer document, or set its URL.",
+        )
+        return redirect("source", pk=pk)
+    try:
+        job = jobs.start(SYNC, {"source": source.slug}, by=actor(request))
+    except AlreadyRunning as error:
+        messages.info(request, "This source is being read already.")
+        return redirect("job", pk=error.job.pk)
+    except JobError as error:
+        messages.error(request, str(error))
+        return redirect("source", pk=pk)
+    return redirect("job", pk=job.pk)
+
+
+@require_GET
+@member_page()
+def download_document(request: PageRequest, pk: UUID, document: UUID) -> HttpResponse:
+    """The document as it was read, to the byte. It is a stranger's, so it is never shown, only saved."""
+    found = SourceDocument.objects.filter(pk=document, source_id=pk).first()
+    if found is None:
+        raise Http404("There is no such document here.")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", found.name.rsplit("/", 1)[-1])[-100:].strip("-.") or "document"
+    return HttpResponse(
+        bytes(found.content),
+        content_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
 
 
 @require_http_methods(["GET", "POST"])
@@ -139,7 +223,7 @@ def delete_source(request: PageRequest, pk: UUID) -> HttpResponse:
     source = _find(pk)
     if request.method == "POST":
         try:
-            count = services.delete_source(pk=source.pk, actor=actor(request))
+            count = sources.delete_source(pk=source.pk, actor=actor(request))
         except CatalogueError as error:
             messages.error(request, str(error))
             return redirect("source", pk=pk)
@@ -148,7 +232,7 @@ def delete_source(request: PageRequest, pk: UUID) -> HttpResponse:
     tools = source.active_tools + source.inactive_tools
     question = {
         "title": f"Delete the source {source.slug}?",
-        "effect": f"This removes its {tools} tools with their edits and vectors, its endpoints and its documents. "
+        "effect": f"This removes its {tools} tools with their edits and vectors, its endpoints, its documents and its syncs. "
         "It cannot be undone; a new import brings the tools back, but not the edits.",
         "action": request.path,
         "button": f"Delete source and {tools} tools",

@@ -1,4 +1,4 @@
-"""Writing a tool: the edit form with optimistic concurrency, a new tool, activation and deletion."""
+"""Writing a tool: the edit form with optimistic concurrency, a new tool, an older version, activation and deletion."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
@@ -14,13 +14,18 @@ from django.views.decorators.http import require_http_methods, require_POST
 from portal.tenancy.models import Role
 from tools import embedding, services
 from tools.errors import CatalogueError, Invalid, StaleVersion
-from tools.models import Tool
+from tools.imports.parameter_texts import parameter_descriptions
+from tools.models import PARAMETER_PREFIX, Tool
 from tools.web.access import PageRequest, actor, member_page
 from tools.web.conflict import merge, seen_version
-from tools.web.diff import as_text
 from tools.web.embedding_state import badge_of
-from tools.web.forms import NewToolForm, ToolForm
+from tools.web.forms import MOST_PARAMETERS, NewToolForm, ToolForm, parameter_field
+from tools.web.history import changes_of, restorable
+from tools.web.overrides import ShownOverride, overrides_of, undoable
 from tools.web.tool_detail import find_tool
+
+# Folded away in the form, unless there is something to see.
+_MORE = {"semantic_namespace", "tech_stack", "target_personas", "annotations", "core"}
 
 
 @require_http_methods(["GET", "POST"])
@@ -29,8 +34,10 @@ def edit_tool(request: PageRequest, pk: UUID) -> HttpResponse:
     """The form. 422 comes back with the reasons, 409 with both texts; in both cases nothing that was typed is lost."""
     tool = find_tool(pk)
     if request.method == "GET":
-        return _form_page(request, tool, ToolForm(initial=ToolForm.initial_of(tool)))
-    form = ToolForm(request.POST, initial=ToolForm.initial_of(tool))
+        return _form_page(
+            request, tool, ToolForm(initial=ToolForm.initial_of(tool), parameters=tool.parameters)
+        )
+    form = ToolForm(request.POST, initial=ToolForm.initial_of(tool), parameters=tool.parameters)
     if not form.is_valid():
         return _form_page(request, tool, form, status=422)
     version = form.cleaned_data["version"] or 0
@@ -65,26 +72,38 @@ def _conflict_page(request: PageRequest, error: StaleVersion, form: ToolForm) ->
     current = find_tool(error.current.pk)
     merged = merge(current, seen_version(current, form.cleaned_data["version"] or 0), form)
     # Unbound, so that the fields show the merged values and the version is the one that the author now sees.
-    again = ToolForm(initial=merged.values)
+    again = ToolForm(initial=merged.values, parameters=current.parameters)
     return _form_page(request, current, again, status=409, merge=merged, stale=str(error))
 
 
 def _form_page(
     request: PageRequest, tool: Tool, form: ToolForm, *, status: int = 200, **more: Any
 ) -> HttpResponse:
+    overridden = _overridden(tool)
     context = {
         "tool": tool,
         "badge": badge_of(tool),
         "form": form,
-        "overridden": {
-            override.field: as_text(embedding.imported_value(tool, override.field))
-            for override in tool.overrides.all()
-            if tool.endpoint is not None
-        },
+        "overridden": overridden,
+        "parameter_rows": [(field, overridden.get(field.name)) for field in form.parameter_fields()],
+        "more_parameters": max(0, len(parameter_descriptions(tool.parameters)) - MOST_PARAMETERS),
+        "more_open": bool(_MORE & (overridden.keys() | form.errors.keys())),
+        "undoable": undoable(request, tool.pk),
         "tab": "edit",
         **more,
     }
     return render(request, "tools/edit.html", context, status=status)
+
+
+def _overridden(tool: Tool) -> dict[str, ShownOverride]:
+    """The tool's overrides by the name of their field in the form."""
+    found = {}
+    for one in overrides_of(tool) if tool.endpoint else []:
+        field = one.override.field
+        if field.startswith(PARAMETER_PREFIX):
+            field = parameter_field(field.removeprefix(PARAMETER_PREFIX))
+        found[field] = one
+    return found
 
 
 @require_http_methods(["GET", "POST"])
@@ -108,6 +127,33 @@ def new_tool(request: PageRequest) -> HttpResponse:
                 messages.success(request, "Saved. Embedding queued.")
                 return redirect("tool", pk=tool.pk)
     return render(request, "tools/new.html", {"form": form}, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@member_page(Role.OPERATOR)
+def restore_version(request: PageRequest, pk: UUID, event: int) -> HttpResponse:
+    """A tool's fields as they were after an event of its history, after a question that shows what would change."""
+    tool = find_tool(pk)
+    changes = restorable(tool, event)
+    if changes is None:
+        raise Http404("There is no such version here.")
+    back = redirect("tool-history", pk=pk)
+    if not changes:
+        messages.info(request, "Nothing to restore: the tool is as it was then.")
+        return back
+    if request.method == "POST":
+        version = request.POST.get("version", "")
+        try:
+            services.update_tool(
+                pk=pk, expected_version=int(version) if version.isdigit() else 0, changes=changes, actor=actor(request)
+            )  # fmt: skip
+        except CatalogueError as error:
+            messages.error(request, f"Nothing was restored. {error}")
+        else:
+            messages.success(request, "Restored. Embedding queued where its text changed.")
+        return back
+    question = {"tool": tool, "changes": changes_of(tool, changes), "action": request.path}
+    return render(request, "tools/restore.html#question" if request.htmx else "tools/restore.html", question)
 
 
 @require_POST

@@ -1,0 +1,368 @@
+"""A sync's page: the plan, the ticks that outlive paging, Apply with its questions, and what became of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from portal.jobs.models import Job, JobState
+from portal.tenancy.models import Tenant
+from tests.tools.documents import document, import_document
+from tools import services
+from tools.imports import syncs
+from tools.models import Source, Sync, SyncState, Tool
+
+HTMX = {"HX-Request": "true"}
+MANY = [f"op{number:03}" for number in range(60)]
+
+
+@pytest.fixture
+def plan(tenant: Tenant) -> Callable[..., Sync]:
+    """Makes a plan of a document for the source `shop`."""
+
+    def make(content: dict[str, Any]) -> Sync:
+        return syncs.plan_document(
+            tenant_id=tenant.pk, raw=json.dumps(content).encode(), name="shop.json", actor="ann", slug="shop"
+        )
+
+    return make
+
+
+def path_of(sync: Sync, step: str = "") -> str:
+    return f"/sources/{sync.source_id}/syncs/{sync.pk}/{step}"
+
+
+def ids(sync: Sync, *names: str) -> list[str]:
+    return [str(pk) for pk in sync.changes.filter(name__in=names).values_list("pk", flat=True)]
+
+
+def agreed(client: Client, sync: Sync, **fields: Any) -> Any:
+    """Answers the question of Apply, as the dialog does."""
+    asked = client.post(path_of(sync, "apply/"))
+    return client.post(path_of(sync, "apply/"), {"choice": asked.context["choice"], **fields})
+
+
+# --- What it shows ------------------------------------------------------------------------------------------------------
+def test_SYN_1_the_summary_adds_up_and_what_was_left_out_has_its_reason(
+    viewer_client: Client, plan: Callable[..., Sync]
+) -> None:
+    content = document("orders", "prices")
+    content["paths"]["/upload"] = {"post": "not an operation"}
+    sync = plan(content)
+    page = viewer_client.get(path_of(sync)).content.decode()
+    summary = page[page.index('class="sum-line"') :]
+    assert (
+        "<strong>3</strong> operations in the document = <strong>2</strong> tools + <strong>1</strong> left out"
+        in summary
+    )
+    rows = viewer_client.get(f"{path_of(sync)}?show=left_out").content.decode()
+    assert "/upload" in rows
+    assert sync.summary["left_out"][0]["reason"] in rows
+
+
+def test_SYN_4_a_plan_shows_each_field_s_difference_by_words(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    import_document(tenant, document("orders", "prices", orders="Lists the open orders."))
+    page = operator_client.get(
+        path_of(plan(document("orders", "prices", orders="Lists the paid orders.")))
+    ).content.decode()
+    assert "<del>open</del><ins>paid</ins>" in page
+    assert "prices" not in page[page.index('class="changes"') :]
+
+
+def test_SYN_5_kept_overrides_and_new_conflicts_are_said_and_conflicts_stand_first(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    import_document(tenant, document("orders", "prices", "users"))
+    for name in ("prices", "users"):
+        tool = Tool.objects.get(name=name)
+        services.update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="ann")
+    content = document("orders", "prices", "users", "alpha", prices="Lists all prices.")
+    content["paths"]["/users"]["get"]["tags"] = ["people"]
+    sync = plan(content)
+    page = operator_client.get(path_of(sync)).content.decode()
+    rows = page[page.index('class="changes"') :]
+    assert "Override now in conflict" in rows
+    assert "Override kept: Description" in rows
+    assert rows.index(">prices<") < rows.index(">alpha<")
+    tab = operator_client.get(f"{path_of(sync)}?show=conflicts", headers=HTMX).content.decode()
+    assert "<html" not in tab
+    assert ">prices<" in tab
+    assert ">alpha<" not in tab
+
+
+def test_SYN_5_a_source_whose_syncs_win_says_which_edits_are_overwritten(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    import_document(tenant, document("orders", "prices"))
+    tool = Tool.objects.get(name="prices")
+    services.update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="ann")
+    Source.objects.update(sync_wins=True)
+    sync = plan(document("orders", "prices", prices="Lists all prices."))
+    page = operator_client.get(path_of(sync)).content.decode()
+    assert "edits of 1 tool are overwritten" in page
+    assert "Edit is overwritten" in page
+    assert "Edits of 1 tool are overwritten" in operator_client.post(path_of(sync, "apply/")).content.decode()
+
+
+def test_SYN_4_what_changed_in_a_schema_is_told_in_lines(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    import_document(tenant, document("orders"))
+    content = document("orders")
+    content["paths"]["/orders"]["get"]["parameters"] = [
+        {"name": "page", "in": "query", "schema": {"type": "integer"}}
+    ]
+    page = operator_client.get(path_of(plan(content))).content.decode()
+    assert "Input schema" in page
+    assert "<li>added properties/page</li>" in page
+
+
+def test_SYN_4_an_empty_plan_says_that_there_is_nothing_to_do(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    import_document(tenant, document("orders"))
+    sync = plan(document("orders"))
+    page = operator_client.get(path_of(sync)).content.decode()
+    assert "Nothing was changed" in page
+    assert "Apply" not in page[page.index("<main") :].replace("Applied", "")
+
+
+def test_a_viewer_sees_the_plan_without_boxes_and_may_do_nothing(
+    viewer_client: Client, plan: Callable[..., Sync]
+) -> None:
+    sync = plan(document("orders"))
+    page = viewer_client.get(path_of(sync)).content.decode()
+    assert "orders" in page
+    assert "checkbox" not in page
+    assert path_of(sync, "apply/") not in page
+    for step in ("choose/", "apply/", "discard/", "again/"):
+        assert viewer_client.post(path_of(sync, step)).status_code == 403
+
+
+def test_a_sync_of_another_source_or_none_is_not_found(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    sync = plan(document("orders"))
+    import_document(tenant, document("a"), "other")
+    other = Source.objects.get(slug="other")
+    assert operator_client.get(f"/sources/{other.pk}/syncs/{sync.pk}/").status_code == 404
+    assert operator_client.get(f"/sources/{sync.source_id}/syncs/{uuid4()}/").status_code == 404
+
+
+# --- Ticks --------------------------------------------------------------------------------------------------------------
+def test_SYN_4_ticks_outlive_paging_and_the_button_counts_all_of_them(
+    operator_client: Client, plan: Callable[..., Sync]
+) -> None:
+    sync = plan(document(*MANY))
+    first = operator_client.get(path_of(sync))
+    assert "Apply 60 changes" in first.content.decode()
+    shown = [str(row.change.pk) for row in first.context["rows"]]
+    assert len(shown) == 25
+    answer = operator_client.post(
+        path_of(sync, "choose/"), {"shown": shown, "ticked": shown[3:]}, headers=HTMX
+    ).content.decode()
+    assert "Apply 57 changes" in answer
+    assert "57 of 60 ticked." in answer
+    second = operator_client.get(f"{path_of(sync)}?page=2").content.decode()
+    assert "Apply 57 changes" in second
+    assert second.count("checked") == 25
+    assert operator_client.get(path_of(sync)).content.decode().count("checked") == 22
+    job = _started(agreed(operator_client, sync))
+    assert len(job.args["changes"]) == 57
+    assert not set(job.args["changes"]) & set(shown[:3])
+
+
+def test_SYN_4_a_whole_kind_is_unticked_at_once_on_every_page(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    import_document(tenant, document("gone", *MANY))
+    sync = plan(document(*MANY, "new"))
+    answer = operator_client.post(path_of(sync, "choose/"), {"every": "unticked", "show": "remove"})
+    assert answer["Location"] == f"{path_of(sync)}?show=remove"
+    assert "Apply 1 change<" in operator_client.get(path_of(sync)).content.decode()
+    job = _started(agreed(operator_client, sync))
+    assert job.args["changes"] == ids(sync, "new")
+
+
+def test_SYN_4_all_ticked_is_said_as_all(operator_client: Client, plan: Callable[..., Sync]) -> None:
+    sync = plan(document(*MANY))
+    operator_client.post(path_of(sync, "choose/"), {"every": "unticked"})
+    operator_client.post(path_of(sync, "choose/"), {"every": "ticked"})
+    assert _started(agreed(operator_client, sync)).args["changes"] is None
+
+
+def test_SYN_4_without_javascript_the_question_counts_what_was_unticked_just_now(
+    operator_client: Client, plan: Callable[..., Sync]
+) -> None:
+    sync = plan(document("orders", "prices"))
+    shown, ticked = ids(sync, "orders", "prices"), ids(sync, "orders")
+    page = operator_client.post(path_of(sync, "apply/"), {"shown": shown, "ticked": ticked}).content.decode()
+    assert "<html" in page
+    assert "Apply 1 of 2 changes to shop?" in page
+    assert not Job.objects.exists()
+
+
+def test_SYN_4_a_choice_that_has_changed_since_the_question_is_asked_about_again(
+    operator_client: Client, plan: Callable[..., Sync]
+) -> None:
+    sync = plan(document("orders", "prices"))
+    asked = operator_client.post(path_of(sync, "apply/"))
+    operator_client.post(path_of(sync, "choose/"), {"shown": ids(sync, "orders"), "ticked": []})
+    answer = operator_client.post(path_of(sync, "apply/"), {"choice": asked.context["choice"]})
+    assert answer.status_code == 422
+    assert "The ticks have changed since this was asked" in answer.content.decode()
+    assert not Job.objects.exists()
+
+
+def test_nothing_ticked_is_nothing_to_apply(operator_client: Client, plan: Callable[..., Sync]) -> None:
+    sync = plan(document("orders"))
+    operator_client.post(path_of(sync, "choose/"), {"every": "unticked"})
+    assert "disabled>" in operator_client.get(path_of(sync)).content.decode()
+    answer = agreed(operator_client, sync)
+    assert answer.status_code == 422
+    assert "Nothing is ticked" in answer.content.decode()
+    assert not Job.objects.exists()
+
+
+# --- Apply --------------------------------------------------------------------------------------------------------------
+def _started(answer: Any) -> Job:
+    job: Job = Job.objects.get()
+    assert answer["Location"] == f"/jobs/{job.pk}/"
+    return job
+
+
+def test_SYN_4_removals_of_more_than_a_fifth_need_a_tick_that_counts_them(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    import_document(tenant, document("a", "b", "c", "d"))
+    sync = plan(document("a", "b", "c"))
+    question = operator_client.post(path_of(sync, "apply/"), headers=HTMX).content.decode()
+    assert "1 of 4 tools would vanish." in question
+    answer = agreed(operator_client, sync)
+    assert answer.status_code == 422
+    assert not Job.objects.exists()
+    assert _started(agreed(operator_client, sync, confirm_removals="yes")).args["confirm_removals"] is True
+
+
+def test_SYN_4_fewer_removals_need_none(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    import_document(tenant, document("a", "b", "c", "d", "e"))
+    sync = plan(document("a", "b", "c", "d"))
+    assert _started(agreed(operator_client, sync)).args["confirm_removals"] is False
+
+
+def test_a_plan_that_is_being_applied_cannot_be_changed_and_leads_to_its_job(
+    operator_client: Client, plan: Callable[..., Sync]
+) -> None:
+    sync = plan(document("orders"))
+    job = _started(agreed(operator_client, sync))
+    Sync.objects.update(job_id=job.pk)
+    page = operator_client.get(path_of(sync)).content.decode()
+    assert "This plan is being applied." in page
+    assert "checkbox" not in page
+    assert _started(agreed(operator_client, sync)).pk == job.pk
+
+
+def test_SYN_4_an_outgrown_plan_says_why_it_was_not_applied_and_offers_a_new_one(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    sync = plan(document("orders"))
+    job = _started(agreed(operator_client, sync))
+    import_document(tenant, document("orders", orders="Other words."))
+    refused = "The catalogue has changed since this plan was made."
+    Job.objects.filter(pk=job.pk).update(state=JobState.FAILED, error=refused)
+    Sync.objects.filter(pk=sync.pk).update(job_id=job.pk)
+    page = operator_client.get(path_of(sync)).content.decode()
+    assert "The last attempt did not apply it." in page
+    assert refused in page
+    assert "This plan may be outgrown." in page
+    answer = operator_client.post(path_of(sync, "again/"))
+    newer = Sync.objects.exclude(pk=sync.pk).filter(state=SyncState.PLANNED).get()
+    assert answer["Location"] == path_of(newer)
+    assert "Discarded" in operator_client.get(path_of(sync)).content.decode()
+
+
+def test_the_same_page_shows_what_was_applied_and_what_was_not_chosen(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    sync = plan(document("orders", "prices"))
+    chosen = set(sync.changes.filter(name="orders").values_list("pk", flat=True))
+    syncs.apply_sync(tenant_id=tenant.pk, sync_id=sync.pk, actor="ann", chosen=chosen)
+    page = operator_client.get(path_of(sync)).content.decode()
+    assert "Applied <time" in page
+    assert page.count("Not chosen") == 1
+    assert "checkbox" not in page
+    assert (
+        operator_client.post(path_of(sync, "apply/"), follow=True).content.decode().count("This sync is over")
+        == 1
+    )
+
+
+def test_SYN_3_an_older_document_is_planned_again_to_go_back_to_it(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    import_document(tenant, document("orders", "prices"))
+    older = Sync.objects.get()
+    import_document(tenant, document("orders", "prices", "oops"))
+    assert "Plan this document again" in operator_client.get(path_of(older)).content.decode()
+    operator_client.post(path_of(older, "again/"))
+    back = Sync.objects.get(state=SyncState.PLANNED)
+    assert [(one.action, one.name) for one in back.changes.all()] == [("remove", "oops")]
+
+
+def test_a_failed_sync_shows_its_error_and_offers_to_try_again(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    import_document(tenant, document("orders"))
+    Source.objects.update(url="https://api.example.org/shop.json")
+    sync = Sync.objects.create(
+        source=Source.objects.get(), state="failed", error="The server answered 503.", created_by="beat"
+    )
+    page = operator_client.get(path_of(sync)).content.decode()
+    assert "The server answered 503." in page
+    assert "Try again" in page
+
+
+# --- Discard ------------------------------------------------------------------------------------------------------------
+def test_SYN_4_a_discarded_plan_stays_in_the_history_and_changes_nothing(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    import_document(tenant, document("orders"))
+    sync = plan(document("orders", "prices"))
+    assert "the plan stays in its history" in operator_client.get(path_of(sync, "discard/")).content.decode()
+    assert operator_client.post(path_of(sync, "discard/"))["Location"] == f"/sources/{sync.source_id}/"
+    assert Tool.objects.count() == 1
+    assert "Discarded" in operator_client.get(path_of(sync)).content.decode()
+
+
+def test_SYN_4_a_new_source_goes_with_its_only_plan(
+    operator_client: Client, plan: Callable[..., Sync]
+) -> None:
+    sync = plan(document("orders"))
+    assert "goes too" in operator_client.get(path_of(sync, "discard/")).content.decode()
+    assert operator_client.post(path_of(sync, "discard/"))["Location"] == "/sources/"
+    assert not Source.objects.exists()
+
+
+# --- The job ------------------------------------------------------------------------------------------------------------
+def test_a_job_of_a_sync_leads_back_to_it(operator_client: Client, plan: Callable[..., Sync]) -> None:
+    sync = plan(document("orders"))
+    job = _started(agreed(operator_client, sync))
+    page = operator_client.get(f"/jobs/{job.pk}/").content.decode()
+    assert path_of(sync) in page
+
+
+def test_a_plan_of_many_changes_asks_as_few_questions_as_one_of_few(
+    operator_client: Client, plan: Callable[..., Sync], django_assert_max_num_queries: Callable[..., Any]
+) -> None:
+    sync = plan(document(*(f"op{number}" for number in range(500))))
+    with django_assert_max_num_queries(16):
+        assert operator_client.get(f"{path_of(sync)}?rows=100").status_code == 200

@@ -1,0 +1,89 @@
+"""Which changes of a plan an operator has ticked: all of them, but for what they unticked. Kept in their session until the plan
+is applied, so that it outlives paging, filters and a reload."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, Q, QuerySet
+
+from tools.models import Action, Sync, SyncChange
+
+_KEY = "sync_choices"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """How many changes of an action are ticked."""
+
+    total: int
+    ticked: int
+
+
+class Choice:
+    """For each action whether its changes are ticked, and the ids of those for which the opposite holds."""
+
+    def __init__(self, sync: Sync, session: Any) -> None:
+        self._sync, self._session = sync, session
+        kept: Mapping[str, Any] = session.get(_KEY, {}).get(str(sync.pk), {})
+        self._on = {str(action): bool(kept.get(action, {}).get("on", True)) for action in Action}
+        self._but = {str(action): set(kept.get(action, {}).get("but", ())) for action in Action}
+
+    def has(self, change: SyncChange) -> bool:
+        return self._on[change.action] != (str(change.pk) in self._but[change.action])
+
+    def tick(self, changes: Iterable[SyncChange], chosen: Collection[UUID]) -> None:
+        """Ticks those of the changes that are `chosen`, and unticks the others."""
+        for change in changes:
+            is_exception = (change.pk in chosen) != self._on[change.action]
+            but = self._but[change.action]
+            (but.add if is_exception else but.discard)(str(change.pk))
+
+    def tick_action(self, action: str, *, ticked: bool) -> None:
+        """Ticks or unticks all changes of an action, on whatever page they are."""
+        self._on[action], self._but[action] = ticked, set()
+
+    def save(self) -> None:
+        kept = {
+            action: {"on": self._on[action], "but": sorted(self._but[action])}
+            for action in self._on
+            if self._but[action] or not self._on[action]
+        }
+        self._session[_KEY] = {**self._session.get(_KEY, {}), str(self._sync.pk): kept}
+
+    def forget(self) -> None:
+        self._session[_KEY] = {
+            pk: kept for pk, kept in self._session.get(_KEY, {}).items() if pk != str(self._sync.pk)
+        }
+
+    def counts(self) -> dict[str, Ticked]:
+        """By action; those without a change are there as well."""
+        rows = self._sync.changes.order_by().values_list("action").annotate(Count("pk"))
+        totals: dict[str, int] = dict(rows)
+        return {
+            action: Ticked(
+                total := totals.get(action, 0),
+                total - len(self._but[action]) if on else len(self._but[action]),
+            )
+            for action, on in self._on.items()
+        }
+
+    def ticked(self) -> QuerySet[SyncChange]:
+        which = Q(pk__in=[])
+        for action, on in self._on.items():
+            exceptions = Q(pk__in=self._but[action])
+            which |= Q(action=action) & (~exceptions if on else exceptions)
+        found: QuerySet[SyncChange] = self._sync.changes.filter(which)
+        return found
+
+    def mark(self) -> str:
+        """The same for the same choice: what a question was about."""
+        shown = json.dumps(
+            [self._on, {action: sorted(ids) for action, ids in self._but.items()}], sort_keys=True
+        )
+        return hashlib.sha256(shown.encode()).hexdigest()[:16]
