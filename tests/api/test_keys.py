@@ -137,7 +137,7 @@ def test_s6_an_old_note_of_use_overwrites_no_newer_one(owner: Tenant) -> None:
 
 
 SEEN = {"If-Match": '"v1"'}
-JOB = "00000000-0000-4000-8000-000000000000"  # nobody's: the scope is asked for first
+NOBODYS = "00000000-0000-4000-8000-000000000000"  # the scope is asked for first
 MATRIX = {
     ("get", "/api/v1/me"): None,
     ("get", "/api/v1/tools/search?query=mail"): Scope.SEARCH_READ,
@@ -151,13 +151,36 @@ MATRIX = {
     ("post", "/api/v1/tools/send_mail/embedding/refresh"): Scope.TOOLS_WRITE,
     ("get", "/api/v1/sources"): Scope.TOOLS_READ,
     ("post", "/api/v1/sources"): Scope.SOURCES_WRITE,
+    ("get", "/api/v1/sources/shop"): Scope.TOOLS_READ,
+    ("patch", "/api/v1/sources/shop"): Scope.SOURCES_WRITE,
+    ("delete", "/api/v1/sources/shop"): Scope.ADMIN,
+    ("post", "/api/v1/sources/shop/test"): Scope.SOURCES_WRITE,
+    ("get", "/api/v1/sources/shop/documents"): Scope.SOURCES_WRITE,
+    ("get", f"/api/v1/sources/shop/documents/{NOBODYS}"): Scope.SOURCES_WRITE,
+    ("post", "/api/v1/sources/shop/sync"): Scope.SOURCES_WRITE,
+    ("get", "/api/v1/sources/shop/syncs"): Scope.SOURCES_WRITE,
+    ("get", f"/api/v1/sources/shop/syncs/{NOBODYS}"): Scope.SOURCES_WRITE,
+    ("get", f"/api/v1/sources/shop/syncs/{NOBODYS}/changes"): Scope.SOURCES_WRITE,
+    ("post", f"/api/v1/sources/shop/syncs/{NOBODYS}/apply"): Scope.SOURCES_WRITE,
+    ("post", f"/api/v1/sources/shop/syncs/{NOBODYS}/discard"): Scope.SOURCES_WRITE,
+    ("get", "/api/v1/servers"): Scope.TOOLS_READ,
+    ("post", "/api/v1/servers"): Scope.ADMIN,
+    ("get", "/api/v1/servers/github"): Scope.TOOLS_READ,
+    ("patch", "/api/v1/servers/github"): Scope.ADMIN,
+    ("delete", "/api/v1/servers/github"): Scope.ADMIN,
+    ("post", "/api/v1/servers/github/test"): Scope.SOURCES_WRITE,
+    ("get", "/api/v1/overrides"): Scope.TOOLS_READ,
+    ("get", "/api/v1/tools/send_mail/overrides"): Scope.TOOLS_READ,
+    ("delete", "/api/v1/tools/send_mail/overrides/description"): Scope.TOOLS_WRITE,
+    ("post", "/api/v1/tools/send_mail/overrides/description/keep"): Scope.TOOLS_WRITE,
+    ("get", "/api/v1/tools/send_mail/history"): Scope.TOOLS_READ,
     ("get", "/api/v1/jobs"): Scope.TOOLS_READ,
     ("post", "/api/v1/jobs"): Scope.JOBS_RUN,
-    ("get", f"/api/v1/jobs/{JOB}"): Scope.TOOLS_READ,
-    ("get", f"/api/v1/jobs/{JOB}/errors"): Scope.TOOLS_READ,
-    ("post", f"/api/v1/jobs/{JOB}/cancel"): Scope.JOBS_RUN,
-    ("post", f"/api/v1/jobs/{JOB}/resume"): Scope.JOBS_RUN,
-    ("post", f"/api/v1/jobs/{JOB}/retry-failed"): Scope.JOBS_RUN,
+    ("get", f"/api/v1/jobs/{NOBODYS}"): Scope.TOOLS_READ,
+    ("get", f"/api/v1/jobs/{NOBODYS}/errors"): Scope.TOOLS_READ,
+    ("post", f"/api/v1/jobs/{NOBODYS}/cancel"): Scope.JOBS_RUN,
+    ("post", f"/api/v1/jobs/{NOBODYS}/resume"): Scope.JOBS_RUN,
+    ("post", f"/api/v1/jobs/{NOBODYS}/retry-failed"): Scope.JOBS_RUN,
 }
 
 
@@ -167,7 +190,11 @@ def test_api_3_the_matrix_of_scopes_names_every_route() -> None:
     for pattern in urlpatterns:
         view = pattern.callback.view_class  # type: ignore[union-attr]
         written = str(pattern.pattern)
-        route = "/api/v1/" + written.replace("<str:ref>", JOB if written.startswith("jobs") else "send_mail")
+        route = "/api/v1/" + (
+            written.replace("<str:ref>", "send_mail" if written.startswith("tools") else NOBODYS)
+            .replace("<str:slug>", "shop" if written.startswith("sources") else "github")
+            .replace("<str:field>", "description")
+        )
         for method in ("get", "post", "put", "patch", "delete"):
             if hasattr(view, method):
                 assert any((method, route) == (m, path.partition("?")[0]) for m, path in MATRIX), (

@@ -281,7 +281,9 @@ def test_syn_1_a_refused_document_is_a_422_with_the_reason_and_stores_nothing(
 def test_api_1_what_is_no_import_is_refused_before_anything_is_read(agent: APIClient) -> None:
     assert_problem(agent.post("/api/v1/sources", {"source": "pets"}), 400, "validation_error")
     assert_problem(agent.post("/api/v1/sources", {"document": "text"}), 400, "validation_error")
-    assert_problem(agent.post("/api/v1/sources", {"url": "http://a"}, format="json"), 415)
+    assert_problem(
+        agent.post("/api/v1/sources", {"url": "http://127.0.0.1/"}, format="json"), 502, "upstream_error"
+    )
     assert_problem(upload(agent, PETS, dry_run="perhaps"), 400, "validation_error")
     assert_problem(upload(agent, PETS, dryrun="true"), 400, "validation_error")
     assert_problem(upload(agent, PETS, source="Not A Slug"), 422, "validation_error")

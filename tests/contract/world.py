@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import uuid
@@ -24,8 +25,9 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
 from portal.tenancy.models import Membership, Role, Scope, Tenant
 from tests.tools.documents import document, import_document
-from tools import services
-from tools.models import Source, Tool
+from tools import servers, services
+from tools.imports import syncs
+from tools.models import McpServer, Source, Sync, Tool
 
 METHODS = ("get", "post", "put", "patch", "delete", "head")
 # A word that only the first tenant's texts hold and that is no canary, so that a question may hold it.
@@ -44,6 +46,14 @@ class World:
     imported: Tool
     source: Source
     job: Job
+    server: McpServer
+    sync: Sync
+
+    def first_event(self, tool: Tool) -> str:
+        """Of the tool's history."""
+        with tenant_context(self.tenant.pk):
+            events = apps.get_model("tools", "ToolEvent").objects.filter(pgh_obj_id=tool.pk)
+            return str(events.order_by("pgh_id").values_list("pgh_id", flat=True)[0])
 
     def object_of(self, model: type[models.Model]) -> Any:
         """The primary key of a row of this tenant, whatever the model."""
@@ -82,9 +92,23 @@ def build_world(tenant: Tenant) -> World:
             cursor.execute("UPDATE tools_toolembedding SET status = 'failed', error = %s", [canary])
             cursor.execute("UPDATE embeddings_embeddingtask SET last_error = %s", [canary])
         job = _failed_job(canary)
+        server = servers.create_server(
+            # Nothing is asked there: the address is a forbidden one.
+            actor=canary, slug=f"server-{canary}", title=text, url=f"http://127.0.0.1/{canary}",
+        )  # fmt: skip
         member = Client()
         member.force_login(_staff(canary))
-    return World(tenant, canary, api, member, tool, imported, source, job)
+    sync = _plan(tenant, source, canary, text)
+    return World(tenant, canary, api, member, tool, imported, source, job, server, sync)
+
+
+def _plan(tenant: Tenant, source: Source, canary: str, text: str) -> Sync:
+    """What waits to be applied: a change under an override, and a new operation."""
+    changed = document("fish", "feed", title=text, fish=f"Feeds every {text}.", feed=f"Buys feed for {text}.")
+    raw = json.dumps(changed).encode()
+    return syncs.plan_document(
+        tenant_id=tenant.pk, raw=raw, name=f"{canary}.json", actor=canary, slug=source.slug
+    )
 
 
 def _failed_job(canary: str) -> Job:
@@ -153,7 +177,8 @@ NOT_OF_A_THING = {
 def foreign_and_unknown(route: Route, world: World) -> list[tuple[dict[str, str], dict[str, str]]]:
     """For a route with parameters: what addresses a thing of `world`, beside what addresses nothing in the same way.
 
-    KeyError for a parameter that nobody has explained here: a new route must be added to this matrix.
+    KeyError for a parameter that nobody has explained here, or StopIteration for a route: a new one must be added to this
+    matrix.
     """
     nothing = str(uuid.uuid4())
     if route.pattern.startswith("admin/r/"):
@@ -171,20 +196,32 @@ def foreign_and_unknown(route: Route, world: World) -> list[tuple[dict[str, str]
         found = str(world.object_of(route.model))
         unknown = nothing if "-" in found else "987654321"
         return [({name: found}, {name: unknown})]
+    sync, read_from = str(world.sync.pk), str(world.sync.document_id)
+    imported = {"ref": str(world.imported.pk), "field": "description"}
     things = {
-        "api/v1/tools/": [{"ref": str(world.tool.pk)}, {"ref": world.tool.tool_id}],
-        "tools/": [
-            {"pk": str(world.tool.pk), "field": "description"},
-            {"pk": str(world.imported.pk), "field": "description"},
+        "api/v1/tools/": [
+            imported,
+            {**imported, "ref": str(world.tool.pk)},
+            {**imported, "ref": world.tool.tool_id},
         ],
-        "sources/": [{"pk": str(world.source.pk)}],
+        "tools/": [
+            {"pk": str(tool.pk), "field": "description", "event": world.first_event(tool)}
+            for tool in (world.tool, world.imported)
+        ],
+        "sources/": [{"pk": str(world.source.pk), "sync": sync, "document": read_from}],
+        "servers/": [{"pk": str(world.server.pk)}],
         "jobs/": [{"pk": str(world.job.pk)}],
         "api/v1/jobs/": [{"ref": str(world.job.pk)}],
+        "api/v1/servers/": [{"slug": world.server.slug}],
+        "api/v1/sources/<str:slug>/documents": [{"slug": world.source.slug, "ref": read_from}],
+        "api/v1/sources/": [{"slug": world.source.slug, "ref": sync}],
     }
-    (prefix,) = [one for one in things if route.pattern.startswith(one)]
+    prefix = next(one for one in things if route.pattern.startswith(one))
     pairs = []
     for values in things[prefix]:
         known = {name: values[name] for name in route.parameters}
-        unknown = {**known, ("ref" if "ref" in known else "pk"): nothing}
-        pairs.append((known, unknown))
+        # The part of the address that names the thing itself, or else what it belongs to.
+        pairs.append(
+            (known, {**known, next(name for name in ("slug", "pk", "ref") if name in known): nothing})
+        )
     return pairs

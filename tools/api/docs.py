@@ -10,14 +10,12 @@ from embeddings.models import EmbeddingStatus
 from portal.tenancy.models import Scope, Sensitivity
 from tools.api.pages import ToolPages
 from tools.api.serializers import (
-    ImportSerializer,
     NewToolSerializer,
     SearchSerializer,
-    ToolChangeSerializer,
+    ToolEditSerializer,
     ToolSerializer,
 )
 from tools.filters import ToolFilter
-from tools.models import SourceKind
 from tools.search.query import DEFAULT_TOP_K, FILTER_NAMES, MAX_QUERY_LENGTH, MAX_TOP_K
 
 Json = dict[str, Any]
@@ -52,7 +50,7 @@ IF_NONE_MATCH = OpenApiParameter(
 UNCHANGED = OpenApiResponse(description="What you have still holds.")
 
 
-def _etag(*statuses: int) -> OpenApiParameter:
+def etag(*statuses: int) -> OpenApiParameter:
     return header("ETag", "The version of this answer.", *statuses)
 
 
@@ -111,7 +109,7 @@ search_by_get = extend_schema(
         *(query(name, TEXTS, "Several, or one with commas.") for name in FILTER_NAMES),
         IF_NONE_MATCH,
         _TIMING,
-        _etag(200, 304),
+        etag(200, 304),
     ],
     responses={200: _ANSWER, 304: UNCHANGED},
 )
@@ -156,7 +154,7 @@ create_tool = extend_schema(
     operation_id="create_tool",
     summary="A tool written by hand",
     request=NewToolSerializer,
-    parameters=[header("Location", "The new tool's address.", 201), _etag(201)],
+    parameters=[header("Location", "The new tool's address.", 201), etag(201)],
     responses={201: ToolSerializer},
     examples=[
         OpenApiExample(
@@ -170,14 +168,14 @@ get_tool = extend_schema(
     operation_id="get_tool",
     summary="One tool, by UUID or tool_id",
     description="The ETag is of the tool's own version. `embedding_status` changes without it; ask for `/embedding` to follow that.",
-    parameters=[NAMESPACE, IF_NONE_MATCH, _etag(200, 304)],
+    parameters=[NAMESPACE, IF_NONE_MATCH, etag(200, 304)],
     responses={200: ToolSerializer, 304: UNCHANGED},
 )
 update_tool = extend_schema(
     operation_id="update_tool",
     summary="Changes the fields that are sent",
-    request=ToolChangeSerializer,
-    parameters=[NAMESPACE, _etag(200)],
+    request=ToolEditSerializer,
+    parameters=[NAMESPACE, etag(200)],
     responses={200: ToolSerializer},
 )
 delete_tool = extend_schema(
@@ -188,7 +186,7 @@ delete_tool = extend_schema(
     responses={204: None},
 )
 
-# --- Embeddings, sources, keys ----------------------------------------------------------------------------------------
+# --- Embeddings, keys ----------------------------------------------------------------------------------------
 _EMBEDDING = described(
     status={"type": "string", "enum": EmbeddingStatus.values}, model=TEXT, dimension=COUNT, source_hash=TEXT, current=BOOLEAN,
     truncated=BOOLEAN, embedded_at=or_null({"type": "string", "format": "date-time"}), error=or_null(TEXT),
@@ -205,29 +203,6 @@ refresh_embedding = extend_schema(
     request=None,
     parameters=[NAMESPACE],
     responses={202: _EMBEDDING},
-)
-list_sources = extend_schema(
-    operation_id="list_sources",
-    summary="The sources of the catalogue",
-    responses={
-        200: described(
-            results={
-                "type": "array",
-                "items": described(
-                    id={"type": "string", "format": "uuid"}, slug=TEXT, title=TEXT, kind={"type": "string", "enum": SourceKind.values},
-                    url=TEXT, sync_wins=BOOLEAN,
-                ),
-            }
-        )
-    },
-)  # fmt: skip
-import_source = extend_schema(
-    operation_id="import_source",
-    summary="Imports an OpenAPI document, a list of MCP tools or a LightAPI description",
-    request={"multipart/form-data": ImportSerializer},
-    responses={
-        200: {"type": "object", "description": "What was added, changed, removed and left out, and why."}
-    },
 )
 get_me = extend_schema(
     operation_id="get_me",

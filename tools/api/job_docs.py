@@ -22,6 +22,7 @@ from tools.api.docs import (
     page_parameters,
     query,
 )
+from tools.imports.jobs import APPLY, SYNC
 from tools.jobs import BACKFILL, MAX_BATCH, MAX_IDS, REFRESH
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -29,14 +30,14 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 _ID: Json = {"type": "string", "format": "uuid"}
 _TIME: Json = {"type": "string", "format": "date-time"}
 _NUMBER: Json = {"type": "number", "minimum": 0}
-_KIND: Json = {"type": "string", "enum": [BACKFILL, REFRESH]}
+_KIND: Json = {"type": "string", "enum": [BACKFILL, REFRESH, SYNC, APPLY]}
 _LINK: Json = {"type": "string", "format": "uri-reference"}
 _LINKS = described(self=_LINK, errors=_LINK)
 _LINKS["properties"] |= {
     name: {**_LINK, "description": "Where the state allows it."}
     for name in ("cancel", "resume", "retry_failed")
 }
-_JOB = described(
+JOB = described(
     id=_ID, kind=_KIND, title=TEXT, state={"type": "string", "enum": JobState.values},
     stage=TEXT, requested_by=TEXT, total=or_null(COUNT), done=COUNT, failed=COUNT, skipped=COUNT,
     rate={**or_null(_NUMBER), "description": "Items a second, since a runner took the job."},
@@ -79,18 +80,40 @@ _REFRESH: Json = {
     "required": ["ids"],
     "additionalProperties": False,
 }
+_SYNC: Json = {
+    "type": "object",
+    "title": SYNC,
+    "properties": {
+        "source": {**TEXT, "description": "The slug."},
+        "apply": BOOLEAN,
+        "confirm_removals": BOOLEAN,
+    },
+    "required": ["source"],
+    "additionalProperties": False,
+}
+_APPLY: Json = {
+    "type": "object",
+    "title": APPLY,
+    "properties": {
+        "sync": _ID,
+        "changes": or_null({"type": "array", "items": _ID, "description": "Null for all."}),
+        "confirm_removals": BOOLEAN,
+    },
+    "required": ["sync"],
+    "additionalProperties": False,
+}
 _NEW: Json = {
     "type": "object",
     "properties": {
         "kind": _KIND,
-        "args": {"anyOf": [_BACKFILL, _REFRESH]},
+        "args": {"anyOf": [_BACKFILL, _REFRESH, _SYNC, _APPLY]},
         "dry_run": {**BOOLEAN, "default": False, "description": "Only counts: 200, and nothing is started."},
     },
     "required": ["kind"],
     "additionalProperties": False,
 }
-_LOCATION = header("Location", "The job.", 202)
-_RETRY = header("Retry-After", "Seconds after which to look again.", 202)
+LOCATION = header("Location", "The job.", 202)
+RETRY = header("Retry-After", "Seconds after which to look again.", 202)
 
 list_jobs = extend_schema(
     operation_id="list_jobs",
@@ -101,16 +124,16 @@ list_jobs = extend_schema(
         query("mine", BOOLEAN, "Only what this key has started."),
         *page_parameters(),
     ],
-    responses={200: page(_JOB)},
+    responses={200: page(JOB)},
 )
 start_job = extend_schema(
     operation_id="start_job",
     summary="Starts long work, or counts what it would do",
     description="With `dry_run` nothing is started. A second job of the same scope is refused while the first is not over "
-    "(409 `already_running`, with its address as `Location`).",
+    "(409 `already_running`, with its address as `Location`). Syncs need the scope sources:write, too.",
     request={"application/json": _NEW},
-    parameters=[_LOCATION, _RETRY],
-    responses={200: _ESTIMATE, 202: _JOB},
+    parameters=[LOCATION, RETRY],
+    responses={200: _ESTIMATE, 202: JOB},
     examples=[
         OpenApiExample(
             "Embed what failed",
@@ -124,7 +147,7 @@ get_job = extend_schema(
     summary="How a job stands",
     description="`lost` is a job whose runner has said nothing for a minute; it can be resumed. `partial` ended with failures.",
     parameters=[header("Retry-After", "Seconds after which to look again, while it is not over.", 200)],
-    responses={200: _JOB},
+    responses={200: JOB},
 )
 list_job_errors = extend_schema(
     operation_id="list_job_errors",
@@ -139,8 +162,8 @@ def _change(name: str, summary: str) -> Callable[[Handler], Handler]:
         operation_id=name,
         summary=summary,
         request=None,
-        parameters=[_LOCATION, _RETRY],
-        responses={202: _JOB},
+        parameters=[LOCATION, RETRY],
+        responses={202: JOB},
     )
 
 

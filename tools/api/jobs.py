@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,72 +13,26 @@ from rest_framework.views import APIView
 
 from portal.idempotency import idempotent
 from portal.jobs import kinds, services
-from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobFailure, JobState
-from portal.problems import Problem
 from portal.tenancy.context import tenant_context
+from portal.tenancy.keys import Caller
 from portal.tenancy.models import Scope
 from tools.api import job_docs as docs
-from tools.api.pages import ToolPages, refuse_unknown
-from tools.api.views import actor_of, caller_of
+from tools.api.callers import actor_of, caller_of, require_scope
+from tools.api.pages import ByItem, NewestFirst, refuse_unknown
+from tools.api.refusals import as_problems, job_address
+from tools.api.serializers import Strict
+from tools.imports.jobs import APPLY, SYNC
 
 RETRY_AFTER = "2"
 
 
-class NewJobSerializer(serializers.Serializer[Any]):
+class NewJobSerializer(Strict):
     """What to start: a kind, and its arguments."""
 
     kind = serializers.CharField(max_length=40)
     args = serializers.DictField(default=dict)
     dry_run = serializers.BooleanField(default=False)
-
-    def to_internal_value(self, data: Any) -> Any:
-        if isinstance(data, dict):
-            refuse_unknown(data, self.fields)
-        return super().to_internal_value(data)
-
-
-class JobPages(ToolPages):
-    """Newest first."""
-
-    ordering = ("-created_at", "-pk")
-
-    def could_be_ours(self, position: Any) -> bool:
-        return position is None or _is(datetime.fromisoformat, position)
-
-
-class FailurePages(ToolPages):
-    """In the order of the items."""
-
-    ordering = ("item_id", "pk")
-
-    def could_be_ours(self, position: Any) -> bool:
-        return position is None or _is(UUID, position)
-
-
-def _is(kind: Callable[[str], object], text: str) -> bool:
-    try:
-        kind(text)
-    except ValueError:
-        return False
-    return True
-
-
-def as_problem(error: JobError) -> Problem:
-    if isinstance(error, InvalidArguments):
-        entries = [
-            {"code": "invalid", "detail": text, "pointer": "/kind" if name == "kind" else f"/args/{name}"}
-            for name, texts in error.errors.items()
-            for text in texts
-        ]
-        return Problem(422, str(error), code="validation_error", errors=entries)
-    if isinstance(error, AlreadyRunning):
-        return Problem(409, str(error), code="already_running", headers={"Location": address(error.job.pk)})
-    return Problem(409, str(error))
-
-
-def address(pk: UUID) -> str:
-    return f"/api/v1/jobs/{pk}"
 
 
 def job_state(job: Job) -> dict[str, Any]:
@@ -89,9 +41,13 @@ def job_state(job: Job) -> dict[str, Any]:
     return {
         **job.as_dict(),
         "links": {
-            "self": address(job.pk),
-            "errors": f"{address(job.pk)}/errors",
-            **{name.replace("-", "_"): f"{address(job.pk)}/{name}" for name, may in allowed.items() if may},
+            "self": job_address(job.pk),
+            "errors": f"{job_address(job.pk)}/errors",
+            **{
+                name.replace("-", "_"): f"{job_address(job.pk)}/{name}"
+                for name, may in allowed.items()
+                if may
+            },
         },
     }
 
@@ -104,10 +60,17 @@ def _find(ref: str) -> Job:
         raise NotFound(f"There is no job {ref!r} here.") from error
 
 
-def _accepted(job: Job) -> Response:
+def accepted(job: Job) -> Response:
+    """The answer to a request for long work."""
     return Response(
-        job_state(job), status=202, headers={"Location": address(job.pk), "Retry-After": RETRY_AFTER}
+        job_state(job), status=202, headers={"Location": job_address(job.pk), "Retry-After": RETRY_AFTER}
     )
+
+
+def _require_scope_of(kind: str, caller: Caller) -> None:
+    """A sync writes what a source says, so it needs the scope of sources, whichever way it is started."""
+    if kind in (SYNC, APPLY):
+        require_scope(caller, Scope.SOURCES_WRITE)
 
 
 class JobListView(APIView):
@@ -118,7 +81,7 @@ class JobListView(APIView):
     @docs.list_jobs
     def get(self, request: Request) -> Response:
         caller, asked = caller_of(request), request.query_params
-        refuse_unknown(asked, {"kind", "state", "mine", *JobPages.PARAMETERS})
+        refuse_unknown(asked, {"kind", "state", "mine", *NewestFirst.PARAMETERS})
         choices = {
             "kind": [one.name for one in kinds.all_kinds()],
             "state": JobState.values,
@@ -133,7 +96,7 @@ class JobListView(APIView):
                 state=asked.get("state", ""),
                 by=actor_of(caller) if asked.get("mine") == "true" else "",
             )
-            pages = JobPages()
+            pages = NewestFirst()
             rows: list[Job] = pages.paginate_queryset(found, request, view=self) or []
             return pages.get_paginated_response([job_state(job) for job in rows])
 
@@ -141,26 +104,23 @@ class JobListView(APIView):
     @idempotent
     def post(self, request: Request) -> Response:
         caller = caller_of(request)
-        serializer = NewJobSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        kind, args = serializer.validated_data["kind"], serializer.validated_data["args"]
-        with tenant_context(caller.tenant_id):
-            try:
-                if serializer.validated_data["dry_run"]:
-                    found = services.estimate(kind, args)
-                    return Response(
-                        {
-                            "kind": kind,
-                            "total": found.total,
-                            "to_do": found.to_do,
-                            "rate": found.rate,
-                            "rate_is_measured": found.measured,
-                            "eta_seconds": found.seconds,
-                        }
-                    )
-                return _accepted(services.start(kind, args, by=actor_of(caller)))
-            except JobError as error:
-                raise as_problem(error) from error
+        given = NewJobSerializer.parsed(request.data)
+        kind, args = given["kind"], given["args"]
+        _require_scope_of(kind, caller)
+        with tenant_context(caller.tenant_id), as_problems():
+            if given["dry_run"]:
+                found = services.estimate(kind, args)
+                return Response(
+                    {
+                        "kind": kind,
+                        "total": found.total,
+                        "to_do": found.to_do,
+                        "rate": found.rate,
+                        "rate_is_measured": found.measured,
+                        "eta_seconds": found.seconds,
+                    }
+                )
+            return accepted(services.start(kind, args, by=actor_of(caller)))
 
 
 class JobView(APIView):
@@ -183,9 +143,9 @@ class JobErrorsView(APIView):
 
     @docs.list_job_errors
     def get(self, request: Request, ref: str) -> Response:
-        refuse_unknown(request.query_params, FailurePages.PARAMETERS)
+        refuse_unknown(request.query_params, ByItem.PARAMETERS)
         with tenant_context(caller_of(request).tenant_id):
-            pages = FailurePages()
+            pages = ByItem()
             rows: list[JobFailure] = (
                 pages.paginate_queryset(services.failures(_find(ref).pk), request, view=self) or []
             )
@@ -207,17 +167,20 @@ class _JobChangeView(APIView):
 
     required_scope = Scope.JOBS_RUN
     change: Any
+    goes_on = True
 
     def changed(self, request: Request, ref: str) -> Response:
-        with tenant_context(caller_of(request).tenant_id):
-            try:
-                return _accepted(self.change(_find(ref).pk))
-            except JobError as error:
-                raise as_problem(error) from error
+        caller = caller_of(request)
+        with tenant_context(caller.tenant_id), as_problems():
+            job = _find(ref)
+            if self.goes_on:
+                _require_scope_of(job.kind, caller)
+            return accepted(self.change(job.pk))
 
 
 class JobCancelView(_JobChangeView):
     change = staticmethod(services.cancel)
+    goes_on = False
 
     @docs.cancel_job
     @idempotent

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
 
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import CursorPagination
@@ -23,6 +25,11 @@ def refuse_unknown(given: Iterable[Any], known: Collection[str]) -> None:
         raise ValidationError(dict.fromkeys(unknown, sentence))
 
 
+def foreign_cursor() -> Problem:
+    """What a cursor gets that no list has given out."""
+    return Problem(400, "This cursor is none of ours. Start again without it.", code="invalid_cursor")
+
+
 class ToolPages(CursorPagination):
     """`limit` (at most 100) and `cursor`; answers {results, next, previous, next_cursor} and a Link header.
 
@@ -34,7 +41,7 @@ class ToolPages(CursorPagination):
     max_page_size = 100
     ordering = ("name", "id")
 
-    def get_page_size(self, request: Request) -> int | None:
+    def get_page_size(self, request: Request) -> int:
         given = request.query_params.get("limit")
         if given is None:
             return self.page_size
@@ -61,7 +68,7 @@ class ToolPages(CursorPagination):
         except NotFound:
             cursor = None
         if "cursor" in request.query_params and (cursor is None or not self.could_be_ours(cursor.position)):
-            raise Problem(400, "This cursor is none of ours. Start again without it.", code="invalid_cursor")
+            raise foreign_cursor()
         return cursor
 
     def get_paginated_response(self, data: Any) -> Response:
@@ -76,3 +83,41 @@ class ToolPages(CursorPagination):
             body,
             headers={"Link": header} if header else None,
         )
+
+
+class BySlug(ToolPages):
+    """In the order of the slugs."""
+
+    ordering = ("slug", "pk")
+
+
+class ByKey(ToolPages):
+    """In the order of the keys of endpoints."""
+
+    ordering = ("key", "pk")
+
+
+class NewestFirst(ToolPages):
+    """Newest first."""
+
+    ordering = ("-created_at", "-pk")
+
+    def could_be_ours(self, position: Any) -> bool:
+        return position is None or _is(datetime.fromisoformat, position)
+
+
+class ByItem(ToolPages):
+    """In the order of the items."""
+
+    ordering = ("item_id", "pk")
+
+    def could_be_ours(self, position: Any) -> bool:
+        return position is None or _is(UUID, position)
+
+
+def _is(kind: Callable[[str], object], text: str) -> bool:
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True

@@ -42,6 +42,7 @@ class PortalSchema(AutoSchema):
         statuses |= {409, 412, 422, 428} if changes else set()
         statuses |= {413, 415} if has_body else set()
         statuses |= {409, 422} if self._idempotent() else set()
+        statuses |= {409, 422, 502} if getattr(self._handler(), "asks_others", False) else set()
         responses = operation["responses"]
         for response in responses.values():
             response.setdefault("headers", {}).update(_ANSWER_HEADERS)
@@ -56,8 +57,11 @@ class PortalSchema(AutoSchema):
         operation["responses"] = dict(sorted(responses.items()))
         return operation
 
+    def _handler(self) -> Any:
+        return getattr(self.view, self.method.lower())
+
     def _idempotent(self) -> bool:
-        return getattr(getattr(self.view, self.method.lower()), "idempotent", False)
+        return getattr(self._handler(), "idempotent", False)
 
     def _request_headers(self, *, changes: bool) -> list[str]:
         headers = ["RequestId"]
@@ -101,7 +105,7 @@ def with_problem(result: Json, **_: Any) -> Json:
     return result
 
 
-_STATUSES = (400, 401, 403, 404, 406, 409, 412, 413, 415, 422, 428, 429, 500, 503)
+_STATUSES = (400, 401, 403, 404, 406, 409, 412, 413, 415, 422, 428, 429, 500, 502, 503)
 _PROBLEM: Json = {
     "type": "object",
     "description": "A refusal (RFC 9457).",
@@ -113,6 +117,14 @@ _PROBLEM: Json = {
         "instance": {"type": "string"},
         "request_id": {"type": "string"},
         "current_etag": {"type": "string", "description": "With 412: the ETag of what is there now."},
+        "removed": {
+            "type": "integer",
+            "description": "With `removals_need_confirmation`: endpoints that would vanish.",
+        },
+        "active": {
+            "type": "integer",
+            "description": "With `removals_need_confirmation`: endpoints that there are.",
+        },
         "errors": {
             "type": "array",
             "items": {

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from django.conf import settings
 from rest_framework import serializers
 
-from portal.bodies import too_large
 from tools.api.pages import refuse_unknown
-from tools.models import DOCUMENT_KINDS, Tool
+from tools.models import Tool
 from tools.search.query import (
     DEFAULT_TOP_K,
     FILTER_NAMES,
@@ -76,22 +74,20 @@ class SearchSerializer(serializers.Serializer[Any]):
         return SearchQuery(text=data["query"], top_k=data["top_k"], filters=SearchFilters(**filters))
 
 
-class ImportSerializer(serializers.Serializer[Any]):
-    """The upload of a document as a form; without `kind` it is recognised."""
-
-    document = serializers.FileField()
-    kind = serializers.ChoiceField(DOCUMENT_KINDS, default="", allow_blank=True)
-    source = serializers.CharField(max_length=100, default="", allow_blank=True)  # type: ignore[assignment]
-    dry_run = serializers.BooleanField(default=False)
+class Strict(serializers.Serializer[Any]):
+    """Refuses what it does not know: a mistyped option that is quietly ignored would do something else than asked."""
 
     def to_internal_value(self, data: Any) -> Any:
-        refuse_unknown(data, self.fields)
+        if isinstance(data, dict):
+            refuse_unknown(data, self.fields)
         return super().to_internal_value(data)
 
-    def validate_document(self, document: Any) -> Any:
-        if document.size > settings.DOCUMENT_MAX_BYTES:
-            raise too_large(settings.DOCUMENT_MAX_BYTES)
-        return document
+    @classmethod
+    def parsed(cls, data: Any, *, partial: bool = False) -> dict[str, Any]:
+        """What was given, in its final form. Raises ValidationError."""
+        serializer = cls(data=data, partial=partial)
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)
 
 
 class ToolSerializer(serializers.ModelSerializer[Tool]):
@@ -137,3 +133,14 @@ class NewToolSerializer(ToolChangeSerializer):
 
     class Meta(ToolChangeSerializer.Meta):
         fields = ("tool_id", "namespace", *ToolChangeSerializer.Meta.fields)  # type: ignore[assignment]
+
+
+class ToolEditSerializer(ToolChangeSerializer):
+    """An edit; of an imported tool, whose parameters are its source's, their descriptions may be changed one by one."""
+
+    parameter_descriptions = serializers.DictField(
+        child=serializers.CharField(allow_blank=True), required=False
+    )
+
+    class Meta(ToolChangeSerializer.Meta):
+        fields = (*ToolChangeSerializer.Meta.fields, "parameter_descriptions")  # type: ignore[assignment]

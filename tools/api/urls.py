@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from tools.api import jobs, views
+from tools.api import documents, history, jobs, overrides, servers, sources, syncs, views
 
 urlpatterns = [
     path("jobs", jobs.JobListView.as_view()),
@@ -14,10 +14,28 @@ urlpatterns = [
     path("jobs/<str:ref>/resume", jobs.JobResumeView.as_view()),
     path("jobs/<str:ref>/retry-failed", jobs.JobRetryView.as_view()),
     path("me", views.MeView.as_view()),
-    path("sources", views.SourceListView.as_view()),
+    path("overrides", overrides.OverrideListView.as_view()),
+    path("servers", servers.ServerListView.as_view()),
+    path("servers/<str:slug>", servers.ServerView.as_view()),
+    path("servers/<str:slug>/test", servers.ServerTestView.as_view()),
+    path("sources", sources.SourceListView.as_view()),
+    path("sources/<str:slug>", sources.SourceView.as_view()),
+    path("sources/<str:slug>/documents", documents.DocumentListView.as_view()),
+    path("sources/<str:slug>/documents/<str:ref>", documents.DocumentView.as_view()),
+    path("sources/<str:slug>/sync", syncs.SyncNowView.as_view()),
+    path("sources/<str:slug>/syncs", syncs.SyncListView.as_view()),
+    path("sources/<str:slug>/syncs/<str:ref>", syncs.SyncView.as_view()),
+    path("sources/<str:slug>/syncs/<str:ref>/apply", syncs.SyncApplyView.as_view()),
+    path("sources/<str:slug>/syncs/<str:ref>/changes", syncs.ChangeListView.as_view()),
+    path("sources/<str:slug>/syncs/<str:ref>/discard", syncs.SyncDiscardView.as_view()),
+    path("sources/<str:slug>/test", sources.SourceTestView.as_view()),
     path("tools", views.ToolListView.as_view()),
     path("tools/search", views.SearchView.as_view()),
     path("tools/<str:ref>", views.ToolView.as_view()),
     path("tools/<str:ref>/embedding", views.EmbeddingView.as_view()),
     path("tools/<str:ref>/embedding/refresh", views.EmbeddingRefreshView.as_view()),
+    path("tools/<str:ref>/history", history.ToolHistoryView.as_view()),
+    path("tools/<str:ref>/overrides", overrides.ToolOverridesView.as_view()),
+    path("tools/<str:ref>/overrides/<str:field>", overrides.ToolOverrideView.as_view()),
+    path("tools/<str:ref>/overrides/<str:field>/keep", overrides.OverrideKeepView.as_view()),
 ]

@@ -1,21 +1,16 @@
-"""The REST doors: parse, call one service in the caller's tenant, present."""
+"""The REST doors of tools and of search: parse, call one service in the caller's tenant, present."""
 
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
-from uuid import UUID
+from typing import Any
 
-from django.db.models import Prefetch, QuerySet
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from embeddings import slots
-from portal.bodies import DocumentForm
 from portal.conditional import expected_version, tagged, version_etag
 from portal.idempotency import idempotent
 from portal.problems import Problem
@@ -24,73 +19,14 @@ from portal.tenancy.keys import Caller
 from portal.tenancy.models import Scope, Sensitivity
 from tools import services
 from tools.api import docs
+from tools.api.callers import actor_of, caller_of, find_tool, may_edit, namespace_of, visible_tools
 from tools.api.pages import ToolPages, refuse_unknown
-from tools.api.serializers import (
-    ImportSerializer,
-    NewToolSerializer,
-    SearchSerializer,
-    ToolChangeSerializer,
-    ToolSerializer,
-)
-from tools.errors import Busy, CatalogueError, Invalid, ManagedBySource, NameTaken, StaleVersion
+from tools.api.refusals import as_problems
+from tools.api.serializers import NewToolSerializer, SearchSerializer, ToolEditSerializer, ToolSerializer
 from tools.filters import ToolFilter
-from tools.imports.service import import_document
-from tools.imports.specs import DocumentRefused
-from tools.models import Source, Tool, ToolEmbedding, Visibility
+from tools.models import Tool, Visibility
 from tools.search.query import SearchQuery
 from tools.search.service import search
-
-
-def caller_of(request: Request) -> Caller:
-    return cast(Caller, request.auth)
-
-
-def visible_tools(caller: Caller) -> QuerySet[Tool]:
-    """The tools that this key may see one by one, with what a full answer needs; private ones only if it may edit."""
-    serving = ToolEmbedding.objects.filter(slot=slots.serving().number).defer("vector")
-    tools: QuerySet[Tool] = Tool.objects.select_related("source").prefetch_related(
-        Prefetch("embeddings", serving)
-    )
-    tools = tools.filter(sensitivity__in=Sensitivity.up_to(caller.max_sensitivity))
-    return tools if _may_edit(caller) else tools.exclude(visibility=Visibility.PRIVATE)
-
-
-def find_tool(caller: Caller, ref: str, namespace: str) -> Tool:
-    """By UUID, or by tool_id within the namespace. A foreign and an unknown one give the same 404."""
-    tool = None
-    with suppress(ValueError):
-        tool = visible_tools(caller).filter(pk=UUID(ref)).first()
-    # A tool_id may look like a UUID, too.
-    tool = tool or visible_tools(caller).filter(tool_id=ref, namespace=namespace).first()
-    if tool is None:
-        raise NotFound(f"There is no tool {ref!r} here.")
-    return tool
-
-
-def _may_edit(caller: Caller) -> bool:
-    return bool(caller.scopes & {Scope.TOOLS_WRITE, Scope.ADMIN})
-
-
-def _namespace(request: Request) -> str:
-    return str(request.query_params.get("namespace", "public"))
-
-
-def as_problem(error: CatalogueError) -> Problem:
-    if isinstance(error, StaleVersion):
-        etag = version_etag(error.current.version)
-        return Problem(412, str(error), headers={"ETag": etag}, current_etag=etag)
-    if isinstance(error, Invalid):
-        entries = [
-            {"code": "invalid", "detail": text, "pointer": f"/{field}"}
-            for field, texts in error.errors.items()
-            for text in texts
-        ]
-        return Problem(422, str(error), code="validation_error", errors=entries)
-    if isinstance(error, NameTaken):
-        return Problem(409, str(error), code="name_taken")
-    if isinstance(error, ManagedBySource):
-        return Problem(409, str(error), code="managed_by_source")
-    return Problem(409, str(error), code="busy" if isinstance(error, Busy) else "conflict")
 
 
 class SearchView(APIView):
@@ -189,7 +125,7 @@ class ToolListView(APIView):
         refuse_unknown(request.query_params, {*ToolFilter.base_filters, *ToolPages.PARAMETERS})
         with tenant_context(caller.tenant_id):
             tools = visible_tools(caller).filter(active=True)
-            if not _may_edit(caller):
+            if not may_edit(caller):
                 tools = tools.filter(visibility=Visibility.PUBLIC)
             filtered = ToolFilter(request.query_params, tools)
             if not filtered.is_valid():
@@ -205,10 +141,8 @@ class ToolListView(APIView):
         serializer = NewToolSerializer(data=request.data)
         with tenant_context(caller.tenant_id):
             serializer.is_valid(raise_exception=True)
-            try:
+            with as_problems():
                 tool = services.create_tool(actor=actor_of(caller), **serializer.validated_data)
-            except CatalogueError as error:
-                raise as_problem(error) from error
             body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
         return Response(
             body,
@@ -226,7 +160,7 @@ class ToolView(APIView):
     def get(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
         with tenant_context(caller.tenant_id):
-            tool = find_tool(caller, ref, _namespace(request))
+            tool = find_tool(caller, ref, namespace_of(request))
             return tagged(request, ToolSerializer(tool).data, version_etag(tool.version))
 
     @docs.update_tool
@@ -234,18 +168,16 @@ class ToolView(APIView):
         caller = caller_of(request)
         version = expected_version(request)
         with tenant_context(caller.tenant_id):
-            tool = find_tool(caller, ref, _namespace(request))
-            serializer = ToolChangeSerializer(tool, data=request.data, partial=True)
+            tool = find_tool(caller, ref, namespace_of(request))
+            serializer = ToolEditSerializer(tool, data=request.data, partial=True)
             serializer.is_valid(raise_exception=True)
-            try:
+            with as_problems():
                 tool = services.update_tool(
                     pk=tool.pk,
                     expected_version=version,
                     changes=serializer.validated_data,
                     actor=actor_of(caller),
                 )
-            except CatalogueError as error:
-                raise as_problem(error) from error
             body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
         return Response(body, headers={"ETag": version_etag(tool.version)})
 
@@ -254,11 +186,9 @@ class ToolView(APIView):
         caller = caller_of(request)
         version = expected_version(request)
         with tenant_context(caller.tenant_id):
-            tool = find_tool(caller, ref, _namespace(request))
-            try:
+            tool = find_tool(caller, ref, namespace_of(request))
+            with as_problems():
                 services.delete_tool(pk=tool.pk, actor=actor_of(caller), expected_version=version)
-            except CatalogueError as error:
-                raise as_problem(error) from error
         return Response(status=204)
 
 
@@ -271,7 +201,7 @@ class EmbeddingView(APIView):
     def get(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
         with tenant_context(caller.tenant_id):
-            tool = find_tool(caller, ref, _namespace(request))
+            tool = find_tool(caller, ref, namespace_of(request))
             return Response(embedding_state(tool))
 
 
@@ -285,11 +215,9 @@ class EmbeddingRefreshView(APIView):
     def post(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
         with tenant_context(caller.tenant_id):
-            tool = find_tool(caller, ref, _namespace(request))
-            try:
+            tool = find_tool(caller, ref, namespace_of(request))
+            with as_problems():
                 queued = services.refresh_embeddings(pks=[tool.pk])
-            except CatalogueError as error:
-                raise as_problem(error) from error
             if not queued:
                 raise Problem(409, "This tool has nothing to embed, is inactive, or embedding is disabled.")
             tool = find_tool(caller, str(tool.pk), "")
@@ -312,42 +240,6 @@ def embedding_state(tool: Tool) -> dict[str, Any]:
     }
 
 
-class SourceListView(APIView):
-    """The sources of the catalogue; and the import of an OpenAPI document as a file upload."""
-
-    required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.SOURCES_WRITE}
-    parser_classes = (DocumentForm,)
-
-    @docs.list_sources
-    def get(self, request: Request) -> Response:
-        with tenant_context(caller_of(request).tenant_id):
-            rows = Source.objects.values("id", "slug", "title", "kind", "url", "sync_wins")
-            return Response({"results": list(rows)})
-
-    @docs.import_source
-    @idempotent
-    def post(self, request: Request) -> Response:
-        caller = caller_of(request)
-        serializer = ImportSerializer(data=request.data)
-        serializer.is_valid(raise_exception=True)
-        given = serializer.validated_data
-        try:
-            report = import_document(
-                tenant_id=caller.tenant_id,
-                raw=given["document"].read(),
-                name=given["document"].name,
-                slug=given["source"],
-                kind=given["kind"],
-                actor=actor_of(caller),
-                dry_run=given["dry_run"],
-            )
-        except DocumentRefused as error:
-            raise Problem(422, str(error), code="invalid_source_document") from error
-        except CatalogueError as error:
-            raise as_problem(error) from error
-        return Response(report.as_dict())
-
-
 class MeView(APIView):
     """Which key is this, and what may it do."""
 
@@ -364,7 +256,3 @@ class MeView(APIView):
                 "limits": {"requests_per_minute": caller.requests_per_minute},
             }
         )
-
-
-def actor_of(caller: Caller) -> str:
-    return f"API key {caller.key_name}"

@@ -1,0 +1,144 @@
+"""The REST door of a tool's history: who changed what, when, and from what to what (CAT-8)."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.apps import apps
+from django.db.models import OuterRef, Q, QuerySet, Subquery
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.utils.urls import replace_query_param
+from rest_framework.views import APIView
+
+from portal.tenancy.context import current_tenant, tenant_context
+from portal.tenancy.models import Scope
+from tools.api import override_docs as docs
+from tools.api.callers import caller_of, find_tool, namespace_of
+from tools.api.pages import ToolPages, foreign_cursor, refuse_unknown
+
+_VERBS = {"insert": "created", "update": "changed", "delete": "deleted"}
+# What an event may tell of: its model, and how that one refers to the tool.
+_THINGS = {"override": ("ManualOverride", "tool_id"), "tool": ("Tool", "pgh_obj_id")}
+# Bookkeeping of a row; its meaning is told by the other fields.
+_SILENT = {
+    "id", "tenant_id", "version", "updated_by", "created_at", "download_count", "source_id", "endpoint_id", "made_at", "made_by",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Place:
+    """Where an event stands: the later, the greater."""
+
+    at: datetime
+    thing: str
+    number: int
+
+    def before(self, thing: str) -> Q:
+        """The events of a thing that stand before this place."""
+        earlier = Q(pgh_created_at__lt=self.at)
+        if thing == self.thing:
+            return earlier | Q(pgh_created_at=self.at, pgh_id__lt=self.number)
+        return earlier | Q(pgh_created_at=self.at) if thing < self.thing else earlier
+
+    def cursor(self) -> str:
+        return base64.urlsafe_b64encode(f"{self.at.isoformat()} {self.thing} {self.number}".encode()).decode()
+
+    @classmethod
+    def of_cursor(cls, cursor: str) -> _Place:
+        """Raises ValueError for what `cursor` has not made."""
+        at, thing, number = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().split(" ")
+        place = cls(
+            datetime.fromisoformat(at), thing, int(number) if re.fullmatch("[0-9]{1,18}", number) else -1
+        )
+        if thing not in _THINGS or place.number < 0 or place.at.tzinfo is None:
+            raise ValueError(cursor)
+        return place
+
+
+def _events(model: str) -> QuerySet[Any]:
+    # Event models have a plain manager; the policy in the database stands beneath.
+    event: Any = apps.get_model("tools", f"{model}Event")
+    found: QuerySet[Any] = event.objects.filter(tenant_id=current_tenant())
+    return found
+
+
+def history_of(pk: UUID, *, before: _Place | None, limit: int) -> list[tuple[_Place, dict[str, Any]]]:
+    """The events of a tool and of its overrides, the newest first: at most `limit`, before a place."""
+    found: list[tuple[_Place, dict[str, Any]]] = []
+    for thing, (model, reference) in _THINGS.items():
+        events = _events(model).filter(**{reference: pk})
+        if before is not None:
+            events = events.filter(before.before(thing))
+        found += _read(thing, model, events.order_by("-pgh_created_at", "-pgh_id"), limit)
+    return sorted(found, key=lambda one: one[0], reverse=True)[:limit]
+
+
+def _read(
+    thing: str, model: str, events: QuerySet[Any], limit: int
+) -> Iterator[tuple[_Place, dict[str, Any]]]:
+    older = _events(model).filter(pgh_obj_id=OuterRef("pgh_obj_id"), pgh_id__lt=OuterRef("pgh_id"))
+    rows = list(
+        events.annotate(older=Subquery(older.order_by("-pgh_id").values("pgh_id")[:1])).values()[:limit]
+    )
+    before = {
+        row["pgh_id"]: row
+        for row in _events(model).filter(pgh_id__in=[one["older"] for one in rows]).values()
+    }
+    for row in rows:
+        place = _Place(row["pgh_created_at"], thing, row["pgh_id"])
+        yield place, _shown(thing, row, before.get(row["older"]))
+
+
+def _shown(thing: str, row: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    context = row["pgh_context"] or {}
+    fields = (name for name in row if not name.startswith("pgh_") and name not in _SILENT | {"older"})
+    changed = [name for name in fields if row[name] != before[name]] if before else []
+    return {
+        "id": f"{thing}-{row['pgh_id']}",
+        "at": row["pgh_created_at"],
+        "who": context.get("actor"),
+        "thing": thing,
+        "event": _VERBS[row["pgh_label"]],
+        "field": row.get("field"),
+        "version": row.get("version"),
+        "changes": [
+            {"field": name, "before": (before or {}).get(name), "after": row[name]} for name in changed
+        ],
+    }
+
+
+class ToolHistoryView(APIView):
+    """What happened to a tool and to its overrides."""
+
+    required_scope = Scope.TOOLS_READ
+
+    @docs.list_history
+    def get(self, request: Request, ref: str) -> Response:
+        asked = request.query_params
+        refuse_unknown(asked, {"limit", "cursor", "namespace"})
+        caller, limit = caller_of(request), ToolPages().get_page_size(request)
+        try:
+            before = _Place.of_cursor(asked["cursor"]) if "cursor" in asked else None
+        except ValueError as error:
+            raise foreign_cursor() from error
+        with tenant_context(caller.tenant_id):
+            tool = find_tool(caller, ref, namespace_of(request))
+            found = history_of(tool.pk, before=before, limit=limit + 1)
+        cursor = found[limit - 1][0].cursor() if len(found) > limit else None
+        following = cursor and replace_query_param(request.build_absolute_uri(), "cursor", cursor)
+        return Response(
+            {
+                "results": [event for _, event in found[:limit]],
+                "next": following,
+                "previous": None,  # two tables hold the events, and their pages lead back in time only
+                "next_cursor": cursor,
+            },
+            headers={"Link": f'<{following}>; rel="next"'} if following else None,
+        )

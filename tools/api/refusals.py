@@ -1,0 +1,86 @@
+"""What services refuse, as the problems that callers get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from portal.conditional import version_etag
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
+from portal.problems import Problem
+from tools.errors import (
+    Busy,
+    CatalogueError,
+    Invalid,
+    ManagedBySource,
+    NameTaken,
+    Outgrown,
+    RemovalsNeedConfirmation,
+    StaleVersion,
+)
+from tools.imports.fetch import FetchRefused
+from tools.imports.specs import DocumentRefused
+
+
+@contextmanager
+def as_problems() -> Iterator[None]:
+    """A block whose services may refuse."""
+    try:
+        yield
+    except CatalogueError as error:
+        raise _of_catalogue(error) from error
+    except JobError as error:
+        raise _of_job(error) from error
+    except DocumentRefused as error:
+        raise Problem(422, str(error), code="invalid_source_document") from error
+    except FetchRefused as error:
+        raise Problem(502, str(error), code="upstream_error") from error
+
+
+def _of_catalogue(error: CatalogueError) -> Problem:
+    if isinstance(error, StaleVersion):
+        etag = version_etag(error.current.version)
+        return Problem(412, str(error), headers={"ETag": etag}, current_etag=etag)
+    if isinstance(error, Invalid):
+        return _invalid(str(error), {f"/{field}": texts for field, texts in error.errors.items()})
+    if isinstance(error, RemovalsNeedConfirmation):
+        return Problem(
+            409, str(error), code="removals_need_confirmation", removed=error.removed, active=error.active
+        )
+    return Problem(409, str(error), code=_CONFLICTS.get(type(error), "conflict"))
+
+
+_CONFLICTS: dict[type[CatalogueError], str] = {
+    Busy: "busy",
+    ManagedBySource: "managed_by_source",
+    NameTaken: "name_taken",
+    Outgrown: "plan_outgrown",
+}
+
+
+def _of_job(error: JobError) -> Problem:
+    if isinstance(error, InvalidArguments):
+        places = {
+            "/kind" if name == "kind" else f"/args/{name}": texts for name, texts in error.errors.items()
+        }
+        return _invalid(str(error), places)
+    if isinstance(error, AlreadyRunning):
+        return Problem(
+            409, str(error), code="already_running", headers={"Location": job_address(error.job.pk)}
+        )
+    return Problem(409, str(error))
+
+
+def _invalid(sentence: str, errors: dict[str, list[str]]) -> Problem:
+    entries = [
+        {"code": "invalid", "detail": text, "pointer": pointer}
+        for pointer, texts in errors.items()
+        for text in texts
+    ]
+    return Problem(422, sentence, code="validation_error", errors=entries)
+
+
+def job_address(pk: UUID) -> str:
+    """Of a job."""
+    return f"/api/v1/jobs/{pk}"

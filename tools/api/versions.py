@@ -1,0 +1,32 @@
+"""ETags of things that have no version of their own: the moment of their last change, which the database keeps to the
+microsecond. What a sync or a health check notes about them leaves it alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from rest_framework.request import Request
+
+from portal.conditional import expected_version, version_etag
+from portal.problems import Problem
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Changed(Protocol):
+    """A row that says when it was last changed."""
+
+    updated_at: datetime
+
+
+def etag_of(row: Changed) -> str:
+    return version_etag((row.updated_at - _EPOCH) // timedelta(microseconds=1))
+
+
+def require_seen(request: Request, row: Changed) -> None:
+    """A Problem 412 unless the caller's If-Match names the row as it is, 428 without one. The row is locked."""
+    version, now = expected_version(request), etag_of(row)
+    if version_etag(version) != now:
+        sentence = "This was changed since you read it. Nothing of yours was stored."
+        raise Problem(412, sentence, headers={"ETag": now}, current_etag=now)

@@ -1,0 +1,175 @@
+"""Reads a source anew from its URL or MCP server and says what has changed; with --apply the catalogue follows. Each source is
+a job, which the pages show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import CommandParser
+
+from portal.jobs import services
+from portal.jobs.command import INTERRUPTED, JobCommand
+from portal.jobs.errors import AlreadyRunning, InvalidArguments
+from portal.jobs.models import Job, JobState
+from portal.tenancy.commands import DONE, REFUSED, SOME_FAILED, USAGE
+from portal.tenancy.context import tenant_context
+from tools.imports.jobs import SYNC
+from tools.models import Action, Source, Sync, SyncChange, SyncState
+
+WHO = "manage.py"
+SHOWN = 20
+_SIGNS = {Action.ADD: "+", Action.CHANGE: "~", Action.MOVE: ">", Action.REMOVE: "-"}
+_COUNTS = ("added", "changed", "moved", "removed", "unchanged", "protected", "conflicts")
+
+
+class Command(JobCommand):
+    help = __doc__
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument("source", nargs="?", metavar="SLUG")
+        which.add_argument("--all", action="store_true", help="every source that has a URL or an MCP server")
+        parser.add_argument("--plan", metavar="FILE", help="write every change to this file, as JSON")
+        parser.add_argument("--apply", action="store_true", help="apply what was found")
+        parser.add_argument(
+            "--confirm-removals",
+            "--yes",
+            action="store_true",
+            help="also if more than a fifth of a source would vanish",
+        )
+        parser.add_argument("--no-progress", action="store_true")
+        parser.add_argument("--detach", action="store_true", help="let workers run the jobs")
+
+    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> int | None:
+        codes: list[int] = []
+        found: list[dict[str, Any]] = []
+        for slug in self._slugs(tenant_id, options):
+            code, one = self._sync(tenant_id, slug, options)
+            codes.append(code)
+            found.append(one)
+            if code == INTERRUPTED:
+                break
+        if options["plan"]:
+            self._write(options["plan"], {"sources": found} if options["all"] else found[0])
+        for one in found:
+            one.pop("changes", None)
+        if options["json"]:
+            self.stdout.write(
+                json.dumps({"sources": found} if options["all"] else found[0], ensure_ascii=False)
+            )
+        if not options["all"] or INTERRUPTED in codes:
+            return codes[-1]
+        return SOME_FAILED if any(codes) else DONE
+
+    def _slugs(self, tenant_id: UUID, options: dict[str, Any]) -> list[str]:
+        if not options["all"]:
+            return [options["source"]]
+        with tenant_context(tenant_id):
+            return list(Source.objects.exclude(url="", server=None).values_list("slug", flat=True))
+
+    def _sync(self, tenant_id: UUID, slug: str, options: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """The exit code and what is told of one source."""
+        args = {"source": slug, "apply": options["apply"], "confirm_removals": options["confirm_removals"]}
+        try:
+            with tenant_context(tenant_id):
+                job = services.start(SYNC, args, by=WHO)
+                # In the transaction that made it, or else a worker may be faster.
+                claimed = None if options["detach"] else Job.objects.claim(kinds=[SYNC], pk=job.pk)
+        except InvalidArguments as error:
+            return self._told(USAGE, slug, " ".join(error.errors.get("source", [str(error)])))
+        except AlreadyRunning as error:
+            return self._told(REFUSED, slug, f"{error} Watch it with: manage.py jobs watch {error.job.pk}")
+        told = {"source": slug, "job": str(job.pk)}
+        if options["detach"]:
+            self._text(
+                options, f"{slug}: job {job.pk} is queued. Watch it with: manage.py jobs watch {job.pk}"
+            )
+            self.say_who_works()
+            return DONE, {**told, "state": job.shown_state}
+        if claimed is None:
+            self.watch(job, quiet=options["no_progress"])
+        elif self.run_here(claimed, quiet=options["no_progress"]):
+            self.say(
+                f"Stopped: nothing of {slug} was applied. Start again with: manage.py sync_source {slug}"
+            )
+            return INTERRUPTED, {**told, "state": JobState.CANCELLED}
+        with tenant_context(tenant_id):
+            job = services.find(job.pk)
+            if job.shown_state != JobState.SUCCEEDED:
+                return self._told(REFUSED, slug, job.error or f"The job is {job.shown_state}.", **told)
+            sync = Sync.objects.get(pk=job.cursor["sync"])
+            return self._found(slug, job, sync, options)
+
+    def _found(self, slug: str, job: Job, sync: Sync, options: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if sync.created_at < job.created_at:
+            self._text(options, f"{slug}: nothing has changed since the last sync.")
+            return DONE, {
+                "source": slug,
+                "job": str(job.pk),
+                "sync": str(sync.pk),
+                "state": "unchanged",
+                "changes": [],
+            }
+        changes = list(sync.changes.all())
+        told = {
+            "source": slug,
+            "job": str(job.pk),
+            "sync": str(sync.pk),
+            "state": sync.state,
+            "summary": sync.summary,
+            "changes": [_change(one) for one in changes],
+        }
+        self._text(options, "\n".join(_lines(slug, sync, changes)))
+        if options["apply"] and sync.state == SyncState.PLANNED:
+            return self._told(
+                REFUSED,
+                slug,
+                f"{job.log[-1]['text']} To apply it: manage.py sync_source {slug} --apply --confirm-removals",
+                **told,
+            )
+        return DONE, told
+
+    def _told(self, code: int, slug: str, sentence: str, **told: Any) -> tuple[int, dict[str, Any]]:
+        self.say(f"{slug}: {sentence}")
+        return code, {"source": slug, **told, "error": sentence}
+
+    def _text(self, options: dict[str, Any], text: str) -> None:
+        if not options["json"]:
+            self.stdout.write(text)
+
+    def _write(self, name: str, data: dict[str, Any]) -> None:
+        try:
+            Path(name).write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", "utf-8")
+        except OSError as error:
+            self.stop(REFUSED, f"{name} cannot be written: {error.strerror}.")
+
+
+def _change(change: SyncChange) -> dict[str, Any]:
+    return {
+        "action": change.action,
+        "key": change.key,
+        "old_key": change.old_key or None,
+        "name": change.name,
+        "fields": change.fields,
+        "kept": change.kept,
+        "conflict": change.conflict,
+        "applied": change.applied,
+    }
+
+
+def _lines(slug: str, sync: Sync, changes: list[SyncChange]) -> list[str]:
+    counts = ", ".join(f"{sync.summary.get(name, 0):,} {name}" for name in _COUNTS)
+    lines = [f"{slug}: {sync.get_state_display().lower()}: {counts}"]
+    for one in changes[:SHOWN]:
+        fields = ", ".join(str(field["field"]) for field in one.fields)
+        lines.append(
+            f"  {_SIGNS[Action(one.action)]} {one.name} ({f'{one.old_key} → ' if one.old_key else ''}{one.key})"
+            f"{f': {fields}' if fields else ''}{'; an override is in conflict' if one.conflict else ''}"
+        )
+    if len(changes) > SHOWN:
+        lines.append(f"  … and {len(changes) - SHOWN:,} more changes (--plan FILE writes them all)")
+    return lines
