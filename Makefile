@@ -117,7 +117,7 @@ node: ## install Debian's node and npm for real MCP servers where root can
 	elif [ "$$CI" = true ]; then echo "The tests of real MCP servers need npm: run as root, or install it." >&2; exit 1; \
 	fi
 
-mcp-servers: $(MCP_VENV)/.python $(MCP_VENV)/.npm ## install the real MCP servers that the tests ask
+mcp-servers: $(MCP_VENV)/.python $(MCP_VENV)/.npm ## install the real MCP servers and axe-core for the tests
 
 lock: $(VENV)/.made ## resolve requirements/*.in into hashed locks anew
 	@$(PIP) install uv

@@ -10,6 +10,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -22,6 +23,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Role, Tenant
 from tests.conftest import real_commits
 
+AXE = Path(__file__).resolve().parents[2] / ".venv-mcp" / "node_modules" / "axe-core" / "axe.min.js"
 PASSWORD = "correct horse battery staple"
 # Chromium asks for nothing but what the test asks it for.
 FLAGS = [
@@ -44,6 +46,30 @@ def chromium() -> str:
     if path is None:
         pytest.skip("The browser tests need chromium: apt-get install chromium")
     return path
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe-core, which `make mcp-servers` installs beside the real servers."""
+    if AXE.is_file():
+        return AXE.read_text("utf-8")
+    if os.environ.get("CI") == "true":
+        pytest.fail("The checks of accessibility need axe-core, and this is CI.")
+    pytest.skip("The checks of accessibility need axe-core: make mcp-servers")
+
+
+def violations(page: Page, axe: str) -> list[str]:
+    """What axe finds on the page as it is, in light and in dark."""
+    found = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        page.evaluate(axe)
+        said = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        found += [
+            f"{page.url} {scheme}: {one['id']} {[node['html'][:120] for node in one['nodes'][:3]]}"
+            for one in said["violations"]
+        ]
+    return found
 
 
 @dataclass

@@ -4,11 +4,9 @@ a changed document, resolve the conflict; the ticks of a plan; and no page of it
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -18,7 +16,7 @@ from playwright.sync_api import Locator, Page, expect
 from bench.stack import Stack, stack
 from portal.jobs import alive
 from portal.tenancy.context import tenant_context
-from tests.browser.conftest import Portal
+from tests.browser.conftest import Portal, violations
 from tests.conftest import real_commits
 from tests.tools.documents import OPENAPI, document, import_document, needs_inputs
 from tests.tools.imports.mcp_servers import plain
@@ -42,29 +40,6 @@ def running(
         started.start("web")
         started.spawn(alive.JOBS, [sys.executable, *alive.COMMANDS[alive.JOBS].split()[1:]])
         yield started
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    """The script of axe-core, which is no part of the project: `AXE_JS` says where it lies."""
-    path = os.environ.get("AXE_JS", "")
-    if not path:
-        pytest.skip("Checks of accessibility need axe-core: AXE_JS=path/to/axe.min.js")
-    return Path(path).read_text("utf-8")
-
-
-def violations(page: Page, axe: str) -> list[str]:
-    """What axe finds on the page as it is, in light and in dark."""
-    found = []
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-        page.evaluate(axe)
-        said = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        found += [
-            f"{page.url} {scheme}: {one['id']} {[node['html'][:120] for node in one['nodes'][:3]]}"
-            for one in said["violations"]
-        ]
-    return found
 
 
 def plan_upload(page: Page, name: str, content: Any, source: str) -> None:

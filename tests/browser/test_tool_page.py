@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from portal.tenancy.context import tenant_context
-from tests.browser.conftest import Portal
-from tests.browser.test_sources import axe, violations  # noqa: F401
+from tests.browser.conftest import Portal, violations
 from tests.tools import documents
 from tests.tools.test_overrides import pets
 from tools import services
@@ -137,7 +136,7 @@ def test_an_edited_parameter_is_kept_in_conflict_reset_undone_and_restored_SYN_5
 def test_no_page_of_overrides_has_a_violation_UI_3_0(
     portal: Portal,
     sign_in: Callable[..., Page],
-    axe: str,  # noqa: F811
+    axe: str,
 ) -> None:
     documents.import_document(portal.tenant, pets())
     with tenant_context(portal.tenant.pk):
