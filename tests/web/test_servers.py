@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.test import Client
 
 from portal.tenancy.models import Tenant
 from tests.tools.imports.mcp_servers import allow, plain
+from tools import servers
 from tools.models import Health, McpServer, Source
 
 HTMX = {"HX-Request": "true"}
@@ -149,3 +151,15 @@ def test_the_list_says_what_a_server_is_where_there_is_none_and_who_may_add_one_
     page = viewer_client.get("/servers/").content.decode()
     assert "No MCP servers yet" in page
     assert "needs the role admin; you are viewer" in page
+
+
+def test_CAT_8_the_history_of_a_server_shows_its_changes_and_fills_the_form_again(
+    admin_client: Client, operator_client: Client, sums: McpServer
+) -> None:
+    path = f"/servers/{sums.pk}/"
+    servers.update_server(pk=sums.pk, actor="olga", title="Sums and more")
+    assert "<ins>Sums and more</ins>" in operator_client.get(path).content.decode()
+    assert "?restore=" not in operator_client.get(path).content.decode()
+    (event,) = re.findall(r"\?restore=(\d+)", admin_client.get(path).content.decode())
+    form = admin_client.get(f"{path}edit/?restore={event}").context["form"]
+    assert (form["title"].value(), form["command_id"].value()) == ("", "adder")

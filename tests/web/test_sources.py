@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tests.tools.documents import document, import_document
 from tests.tools.imports.mcp_servers import allow, plain
 from tests.tools.test_fetch import server
 from tests.web.conftest import DOCUMENT
-from tools import services
+from tools import services, sources
 from tools.models import McpServer, Source, Sync, SyncState, Tool
 
 __all__ = ["server"]
@@ -326,3 +327,24 @@ def test_a_test_gives_up_after_ten_seconds_UI_3_4(
     answer = operator_client.post("/sources/import/", {"server": "slow", "test": "1"}, headers=HTMX)
     assert answer.status_code == 422
     assert "within 1 s" in answer.content.decode()
+
+
+def test_CAT_8_the_history_of_settings_shows_who_changed_what_and_fills_the_form_again(
+    operator_client: Client, web_source: Source
+) -> None:
+    path = f"/sources/{web_source.pk}/"
+    sources.update_source(pk=web_source.pk, actor="olga", title="Another shop", schedule="daily")
+    page = operator_client.get(path).content.decode()
+    assert "<ins>Another shop</ins>" in page
+    assert "olga" in page
+    assert "<ins>daily</ins>" in page
+    (event, *_) = re.findall(r"\?restore=(\d+)", page)
+    restored = operator_client.get(f"{path}?restore={event}").context["form"]
+    assert (restored["title"].value(), restored["schedule"].value()) == ("Shop", "")
+    web_source.refresh_from_db()
+    assert web_source.title == "Another shop"  # until it is saved
+    for nonsense in ("0", "x", "9" * 40):
+        assert (
+            operator_client.get(f"{path}?restore={nonsense}").context["form"]["title"].value()
+            == "Another shop"
+        )

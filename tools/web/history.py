@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,11 +12,12 @@ from django.apps import apps
 
 from tools import services
 from tools.imports.parameter_texts import parameter_descriptions, with_descriptions
-from tools.models import ManualOverride, Tool
+from tools.models import ManualOverride, McpServer, Source, Tool
 from tools.web.diff import Segment, as_text, word_diff
 from tools.web.overrides import label_of
 
 PAGE = 25
+_EVENT_DIGITS = 18  # what a bigint holds
 _MOST_JSON = 4000  # characters of two objects whose difference is still worth reading
 # Bookkeeping of a row; its meaning is told by the other fields.
 _SILENT = {
@@ -70,6 +71,15 @@ def entries(model: type[Any], which: Mapping[str, Any], wanted: int = PAGE) -> l
         )
         for index, row in enumerate(rows[:wanted])
     ]
+
+
+def settings_at(row: Source | McpServer, event: str, names: Iterable[str]) -> dict[str, Any]:
+    """What an event of this source or server left these fields as, for the form that sets them; {} if there is none such."""
+    if not event.isdecimal() or len(event) > _EVENT_DIGITS:
+        return {}
+    events = apps.get_model("tools", f"{type(row).__name__}Event").objects
+    found = events.filter(pgh_obj_id=row.pk, pgh_id=int(event)).exclude(pgh_label="delete").first()
+    return {name: getattr(found, found._meta.get_field(name).attname) for name in names} if found else {}
 
 
 def restorable(tool: Tool, event: int) -> dict[str, Any] | None:

@@ -18,8 +18,10 @@ from tools.errors import CatalogueError, Invalid
 from tools.models import Health, McpServer
 from tools.web.access import PageRequest, actor, member_page
 from tools.web.embedding_state import Badge
+from tools.web.history import entries, settings_at
 from tools.web.source_forms import ServerForm
 
+_MOST_SETTINGS = 10
 HEALTH = {
     Health.UNKNOWN: Badge("none", "Not asked yet", "question-circle", "Test asks it for its tools."),
     Health.HEALTHY: Badge("ready", "Healthy", "check-circle-fill", "It answered the last time it was asked."),
@@ -59,6 +61,7 @@ def _shown(server: Any) -> dict[str, Any]:
         "server": server,
         "badge": HEALTH[Health(server.health)],
         "sources": server.sources.order_by("slug"),
+        "settings": entries(McpServer, {"pgh_obj_id": server.pk}, _MOST_SETTINGS),
     }
 
 
@@ -81,7 +84,11 @@ def new_server(request: PageRequest) -> HttpResponse:
 @member_page(Role.ADMIN)
 def edit_server(request: PageRequest, pk: UUID) -> HttpResponse:
     server = _find(pk)
-    form = ServerForm(request.POST if request.method == "POST" else None, server=server)
+    if request.method == "POST":
+        form = ServerForm(request.POST, server=server)
+    else:
+        restored = settings_at(server, request.GET.get("restore", ""), ServerForm.base_fields)
+        form = ServerForm(server=server, restored=restored)
     if request.method == "POST" and form.is_valid():
         try:
             servers.update_server(pk=pk, actor=actor(request), **form.changes())

@@ -131,9 +131,13 @@ class SourceForm(PortalForm):
     )
     sync_wins = forms.BooleanField(required=False, label="Sync wins over edits")
 
-    def __init__(self, data: Any = None, *, source: Source, overrides: int = 0) -> None:
-        """`overrides`: tools of the source that people edited, of which the form says what would become."""
-        super().__init__(data, initial={name: getattr(source, name) for name in self.base_fields})
+    def __init__(
+        self, data: Any = None, *, source: Source, overrides: int = 0, restored: dict[str, Any] | None = None
+    ) -> None:
+        """`overrides`: tools of the source that people edited, of which the form says what would become. `restored`: earlier
+        values, to be shown instead of those of now."""
+        current = {name: getattr(source, name) for name in self.base_fields}
+        super().__init__(data, initial={**current, **(restored or {})})
         if source.kind == SourceKind.MCP:
             self.fields["server"].queryset = McpServer.objects.all()  # type: ignore[attr-defined]
         else:
@@ -213,9 +217,12 @@ class ServerForm(PortalForm):
         ),
     )
 
-    def __init__(self, data: Any = None, *, server: McpServer | None = None) -> None:
-        initial = {name: getattr(server, name) for name in self.base_fields} if server else None
-        super().__init__(data, initial=initial)
+    def __init__(
+        self, data: Any = None, *, server: McpServer | None = None, restored: dict[str, Any] | None = None
+    ) -> None:
+        """`restored`: earlier values, to be shown instead of those of now."""
+        current = {name: getattr(server, name) for name in self.base_fields} if server else {}
+        super().__init__(data, initial={**current, **(restored or {})})
         self.fields["headers"].help_text = (
             "One a line: Header-Name = ENVIRONMENT_VARIABLE_NAME. Names only, never a secret: the value is read from the "
             f"portal's environment when the server is asked. The variable's name begins with {settings.MCP_SECRET_PREFIX}."

@@ -23,11 +23,13 @@ from tools.errors import CatalogueError, Invalid
 from tools.imports.jobs import SYNC
 from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.access import PageRequest, actor, member_page
+from tools.web.history import entries, settings_at
 from tools.web.source_forms import SourceForm
 from tools.web.sync_changes import STATES
 from tools.web.tool_list import PAGE_SIZES, without_blanks
 
 _MOST_GONE = 50
+_MOST_SETTINGS = 10
 _STATES = {"failing": "Failing", "planned": "A plan waits", "scheduled": "Scheduled"}
 
 
@@ -129,12 +131,16 @@ def source_page(request: PageRequest, pk: UUID) -> HttpResponse:
 def _render(request: PageRequest, source: Any, form: SourceForm | None = None) -> HttpResponse:
     given = without_blanks(request.GET)
     overrides = source.tools.filter(overrides__isnull=False).distinct().count()
+    restored = settings_at(source, given.get("restore", ""), sources.SETTINGS)
     gone = source.tools.filter(endpoint__active=False).select_related("endpoint")
     paginator = Paginator(_shown_syncs(source.syncs.all()), PAGE_SIZES[0])
     page = paginator.get_page(given.get("page"))
     context = {
         "source": source,
-        "form": form or SourceForm(source=source, overrides=overrides),
+        "form": form or SourceForm(source=source, overrides=overrides, restored=restored),
+        "restored": bool(restored),
+        "settings": entries(Source, {"pgh_obj_id": source.pk}, _MOST_SETTINGS),
+        "restore": reverse("source", args=[source.pk]) if request.member.is_operator else "",
         "documents": list(source.documents.defer("content", "report").order_by("layer", "-fetched_at")[:100]),
         "overrides": overrides,
         "gone": gone.only("name", "endpoint__key", "endpoint__updated_at").order_by(
