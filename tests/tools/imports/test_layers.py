@@ -12,11 +12,11 @@ from portal.tenancy.models import Tenant
 from tests.tools.documents import import_document
 from tests.tools.imports.documents import OK, document, parse_lightapi, parse_mcp_tools, parse_openapi
 from tools import overrides, services
-from tools.imports import layers
+from tools.imports import layers, syncs
 from tools.imports.layers import Bases, matched, merged
 from tools.imports.plan import ImportReport
 from tools.imports.specs import DocumentRefused, EndpointSpec, ParsedDocument
-from tools.models import Layer, Tool
+from tools.models import Endpoint, Layer, Sync, Tool
 
 PET = {
     "type": "object",
@@ -458,3 +458,24 @@ def test_a_tool_of_an_mcp_server_has_layers_too_syn_2_syn_3(tenant: Tenant) -> N
     tool = Tool.objects.get()
     assert (tool.tool_id, tool.description, tool.tool_type) == ("get_pet", "Of the API", "mcp")
     assert import_document(tenant, listed).changed == 0
+
+
+def test_what_was_left_of_a_plan_is_planned_and_applied_from_its_own_layer_syn_3_syn_4(
+    tenant: Tenant,
+) -> None:
+    raw = SHOP
+
+    def plan() -> Sync:
+        return syncs.plan_document(tenant_id=tenant.pk, raw=raw, name="shop.json", actor="olga", slug="shop")
+
+    first = plan()
+    one = first.changes.filter(key="/pets/{petId}@get")
+    syncs.apply_sync(
+        tenant_id=tenant.pk, sync_id=first.pk, actor="olga", chosen=set(one.values_list("pk", flat=True))
+    )
+    described_in(tenant, {**BACKED, "summary": "Of the API"})  # now the newest document of the source
+    rest = plan()
+    assert rest.document.layer == "extraction"
+    syncs.apply_sync(tenant_id=tenant.pk, sync_id=rest.pk, actor="olga")
+    assert Endpoint.objects.filter(active=True).count() == rest.summary["operations"] > 1
+    assert Tool.objects.get(tool_id="getPet").description == "Of the API"
