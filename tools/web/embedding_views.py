@@ -18,6 +18,7 @@ from tools.jobs import MAX_IDS, REFRESH
 from tools.models import Tool
 from tools.web.access import PageRequest, actor, member_page, next_url
 from tools.web.embedding_state import badge_of, card_of, troubles_of_texts, with_embeddings
+from tools.web.forms import chosen_ids
 from tools.web.polling import poll_count, poll_seconds
 from tools.web.tool_list import PAGE_SIZES, ToolPageFilter, list_url, without_blanks
 
@@ -73,7 +74,7 @@ def refresh_embedding(request: PageRequest, pk: UUID) -> HttpResponse:
 @member_page(Role.OPERATOR)
 def refresh_selected(request: PageRequest) -> HttpResponse:
     """Refresh Embedding for the rows that were ticked in the list."""
-    wanted = _uuids(request.POST.getlist("selected"))
+    wanted = chosen_ids(request.POST.getlist("selected"))
     back = redirect(next_url(request, "/tools/"))
     if not wanted:
         messages.warning(request, "Tick the tools first whose embeddings are to be refreshed.")
@@ -131,7 +132,7 @@ def _as_job(request: PageRequest, pks: list[UUID]) -> HttpResponse:
 @member_page()
 def badges(request: PageRequest) -> HttpResponse:
     """One poll for all waiting rows of a list: badges that changed arrive out of band, the rest waits on."""
-    ids = _uuids(request.GET.getlist("id"))[:_MOST_BADGES]
+    ids = chosen_ids(request.GET.getlist("id"))[:_MOST_BADGES]
     tools = Tool.objects.filter(pk__in=ids).only("pk", "active").prefetch_related(with_embeddings())
     rows = [(tool, badge_of(tool)) for tool in tools]
     count = poll_count(request)
@@ -154,13 +155,3 @@ def _tool(pk: UUID) -> Tool:
     if tool is None:
         raise Http404("There is no such tool here.")
     return tool
-
-
-def _uuids(texts: list[str]) -> list[UUID]:
-    found = []
-    for text in texts:
-        try:
-            found.append(UUID(text))
-        except ValueError:
-            continue
-    return found

@@ -4,9 +4,10 @@ tools/services.py, whose refusals come back into the form by `add_refusals`."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
+from uuid import UUID
 
 from django import forms
 from django.http import QueryDict
@@ -21,6 +22,17 @@ from tools.models.tool import TOOL_ID_LENGTH
 
 # A form of a thousand fields would be refused (DATA_UPLOAD_MAX_NUMBER_FIELDS), and read by nobody.
 MOST_PARAMETERS = 300
+
+
+def chosen_ids(texts: Iterable[str]) -> list[UUID]:
+    """Those of the texts that are ids; what else a browser sends is left out."""
+    found = []
+    for text in texts:
+        try:
+            found.append(UUID(text))
+        except ValueError:
+            continue
+    return found
 
 
 class PlainTextField(forms.CharField):

@@ -27,6 +27,7 @@ from tools.models import OVERRIDABLE_FIELDS, PARAMETER_PREFIX, ManualOverride, S
 from tools.overrides import Standing
 from tools.web.access import PageRequest, actor, member_page, next_url
 from tools.web.diff import Segment, as_text, word_diff
+from tools.web.forms import chosen_ids
 from tools.web.tool_list import PAGE_SIZES, without_blanks
 
 _MOST_SHOWN = 50  # resulting texts in a question
@@ -153,17 +154,7 @@ def _chosen(request: PageRequest) -> list[Standing]:
     given = (
         request.POST.getlist("only") or request.POST.getlist("selected") or request.GET.getlist("selected")
     )
-    return overrides.standings(ManualOverride.objects.filter(pk__in=_ids(given)))
-
-
-def _ids(texts: Iterable[str]) -> list[UUID]:
-    found = []
-    for text in texts:
-        try:
-            found.append(UUID(text))
-        except ValueError:
-            continue
-    return found
+    return overrides.standings(ManualOverride.objects.filter(pk__in=chosen_ids(given)))
 
 
 def _seen(chosen: Iterable[Standing]) -> str:
@@ -288,7 +279,7 @@ def undoable(request: PageRequest, tool: UUID | None = None) -> list[dict[str, A
 @member_page(Role.OPERATOR)
 def undo_reset(request: PageRequest) -> HttpResponse:
     """Takes a reset back."""
-    given = _ids([request.POST.get("reset", "")])
+    given = chosen_ids([request.POST.get("reset", "")])
     try:
         done, changed = overrides.undo_reset(reset=given[0] if given else uuid4(), actor=actor(request))
     except CatalogueError as error:

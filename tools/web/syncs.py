@@ -26,6 +26,7 @@ from tools.imports.jobs import APPLY
 from tools.imports.specs import DocumentRefused
 from tools.models import Action, Layer, SourceDocument, SourceKind, Sync, SyncChange, SyncState
 from tools.web.access import PageRequest, actor, member_page
+from tools.web.forms import chosen_ids
 from tools.web.job_state import ShownJob
 from tools.web.sources import is_readable
 from tools.web.sync_changes import ACTIONS, STATES, shown_changes
@@ -182,13 +183,7 @@ def _keep_ticks(posted: QueryDict, choice: Choice, sync: Sync) -> None:
 
 def _ids(texts: list[str]) -> set[UUID]:
     """Those that are ids; a page shows at most a hundred."""
-    found = set()
-    for text in texts[: PAGE_SIZES[-1]]:
-        try:
-            found.add(UUID(text))
-        except ValueError:
-            continue
-    return found
+    return set(chosen_ids(texts[: PAGE_SIZES[-1]]))
 
 
 @require_POST
