@@ -337,7 +337,8 @@ def cancelling_rolls_back(tenant: Tenant, owner: Owner) -> None:
         with in_thread(lambda: held.wait(20) and work()), owner.transaction():
             owner.execute("SELECT FROM tools_tool WHERE id = %s FOR UPDATE", [tool(tenant, "b").pk])
             held.set()
-            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            # For this lock, and no other: other tests' waits are in the same server's view of locks.
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
             wait_until(lambda: owner.execute(waiting).fetchone() == (1,), "the sync waits for the tool")
             with tenant_context(tenant.pk):
                 services.cancel(job.pk)
