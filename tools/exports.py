@@ -24,7 +24,7 @@ ENDPOINT_FIELDS = (
     "key", "method", "path", "name", "title", "description", "tags", "input_schema", "output_schema", "metadata",
     "deprecated", "layers", "content_hash", "active", "took_tool_down",
 )  # fmt: skip
-SOURCE_FIELDS = ("slug", "kind", "title", "url", "sync_wins", "schedule", "auto_apply")
+SOURCE_FIELDS = ("slug", "kind", "title", "document_title", "url", "sync_wins", "schedule", "auto_apply")
 SERVER_FIELDS = ("slug", "title", "url", "command_id", "headers")
 OVERRIDE_FIELDS = ("field", "value", "imported_value", "made_by", "made_at")
 

@@ -323,7 +323,27 @@ def test_a_new_title_of_the_api_reaches_all_of_its_tools(committed: Tenant) -> N
     assert (report.changed, report.unchanged) == (2, 0)
     with tenant_context(committed.pk):
         assert set(Tool.objects.values_list("server", flat=True)) == {"Store"}
-        assert Source.objects.get().title == "Store"
+        assert Source.objects.get().shown_title == "Store"
+
+
+def test_syn_5_the_title_that_an_operator_gave_a_source_is_kept_by_its_syncs(committed: Tenant) -> None:
+    def given(title: str) -> None:
+        with tenant_context(committed.pk):
+            sources.update_source(pk=Source.objects.get().pk, actor="olga", title=title)
+
+    def shown() -> tuple[str, set[str]]:
+        with tenant_context(committed.pk):
+            return Source.objects.get().shown_title, set(Tool.objects.values_list("server", flat=True))
+
+    import_document(committed, document("a", "b"))
+    given("Our shop")
+    assert import_document(committed, document("a", "b")).changed == 2  # the tools follow at the next sync
+    assert shown() == ("Our shop", {"Our shop"})
+    assert import_document(committed, document("a", "b", title="Store")).unchanged == 2
+    assert shown() == ("Our shop", {"Our shop"})
+    given("")
+    assert import_document(committed, document("a", "b", title="Store")).changed == 2
+    assert shown() == ("Store", {"Store"})
 
 
 def test_cat_2_what_a_document_no_longer_says_is_gone_from_the_tool(committed: Tenant) -> None:

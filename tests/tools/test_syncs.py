@@ -140,7 +140,7 @@ def test_syn_4_a_plan_of_a_new_source_makes_no_tool_and_goes_with_its_discard(co
     sync = plan(committed, document("a", "b"))
     assert (sync.summary["added"], texts(committed)) == (2, {})
     with tenant_context(committed.pk):
-        assert Source.objects.get().title == "Shop"
+        assert Source.objects.get().shown_title == "Shop"
         syncs.discard_sync(sync_id=sync.pk, actor="olga")
         assert not Source.objects.exists()
         assert not SourceDocument.objects.exists()

@@ -340,7 +340,7 @@ def test_CAT_8_the_history_of_settings_shows_who_changed_what_and_fills_the_form
     assert "<ins>daily</ins>" in page
     (event, *_) = re.findall(r"\?restore=(\d+)", page)
     restored = operator_client.get(f"{path}?restore={event}").context["form"]
-    assert (restored["title"].value(), restored["schedule"].value()) == ("Shop", "")
+    assert (restored["title"].value(), restored["schedule"].value()) == ("", "")
     web_source.refresh_from_db()
     assert web_source.title == "Another shop"  # until it is saved
     for nonsense in ("0", "x", "9" * 40):

@@ -136,11 +136,11 @@ class ToolAdmin(ServiceAdmin):
 class SourceAdmin(ServiceAdmin):
     """Sources come from imports; what a person decides about one is whether imports overwrite edits."""
 
-    list_display = ("slug", "title", "kind", "sync_wins", "updated_at")
+    list_display = ("slug", "shown_title", "kind", "sync_wins", "updated_at")
     list_filter = ("kind", "sync_wins")
-    search_fields = ("slug", "title")
-    fields = ("slug", "title", "kind", "url", "sync_wins", "created_at", "updated_at")
-    readonly_fields = ("slug", "title", "kind", "url", "created_at", "updated_at")
+    search_fields = ("slug", "title", "document_title")
+    fields = ("slug", "title", "document_title", "kind", "url", "sync_wins", "created_at", "updated_at")
+    readonly_fields = ("slug", "title", "document_title", "kind", "url", "created_at", "updated_at")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -37,7 +37,7 @@ _SCHEDULE: Json = {
     "description": "How often it is read by itself.",
 }
 _SOURCE = described(
-    id=ID, slug=TEXT, title=TEXT, kind={"type": "string", "enum": SourceKind.values}, url=TEXT,
+    id=ID, slug=TEXT, title=TEXT, document_title=TEXT, kind={"type": "string", "enum": SourceKind.values}, url=TEXT,
     server={**or_null(TEXT), "description": "The slug of the MCP server whose tools these are."},
     schedule=_SCHEDULE, auto_apply=BOOLEAN, sync_wins=BOOLEAN, active_tools=COUNT, synced_at=or_null(TIME),
     next_sync_at=or_null(TIME), failures={**COUNT, "description": "In a row."}, last_error=or_null(TEXT),
@@ -75,7 +75,7 @@ _IMPORT_BY_ADDRESS: Json = {
 _CHANGES: Json = {
     "type": "object",
     "properties": {
-        "title": or_null(TITLE), "url": or_null(URL), "server": or_null(SLUG), "schedule": or_null(_SCHEDULE),
+        "title": {**or_null(TITLE), "description": "Empty: as the document says."}, "url": or_null(URL), "server": or_null(SLUG), "schedule": or_null(_SCHEDULE),
         "auto_apply": {**BOOLEAN, "description": "A scheduled sync is applied by itself, unless too much would vanish."},
         "sync_wins": {**BOOLEAN, "description": "Later syncs overwrite what operators edited."},
     },

@@ -43,7 +43,8 @@ def source_state(source: Any) -> dict[str, Any]:
     return {
         "id": source.pk,
         "slug": source.slug,
-        "title": source.title,
+        "title": source.shown_title,
+        "document_title": source.document_title,
         "kind": source.kind,
         "url": source.url,
         "server": source.server.slug if source.server else None,

@@ -125,7 +125,7 @@ class Plan:
 
 
 def make_plan(source: Source, reading: Reading) -> Plan:
-    """Compares the document with the source, which may be a new one that is not saved. `source.title` is what it will be."""
+    """Compares the document with the source, which may be a new one that is not saved. `source.document_title` is what it will be."""
     return _Planner(source, reading).plan()
 
 
@@ -328,7 +328,7 @@ class _Planner:
         if self.source.is_new or self.source.kind == SourceKind.MANUAL:
             return not self.source.is_new and self.source.sync_wins
         # Not by the title that is stored: a sync of which only a part was chosen has left the other tools behind.
-        behind = self.source.tools.filter(endpoint__active=True).exclude(server=self.source.title)
+        behind = self.source.tools.filter(endpoint__active=True).exclude(server=self.source.shown_title)
         return self.source.sync_wins or bool(behind.exists())
 
     def _protected(self, wanted: Mapping[str, Planned], old_keys: set[str]) -> int:

@@ -60,7 +60,7 @@ def tool_fields(
         "sensitivity": Sensitivity.INTERNAL,
         "source_protocol": source.kind,
         "tool_type": ToolType.MCP if source.kind == SourceKind.MCP else ToolType.API,
-        "server": source.title if source.kind != SourceKind.MANUAL else "",
+        "server": source.shown_title if source.kind != SourceKind.MANUAL else "",
         **endpoint.metadata.get("tool", {}),
     }
     if not overrides:

@@ -89,6 +89,7 @@ def apply_document(
         stored, is_new = _keep_document(source, document, origin, reading.layer, plan.report)
         write(source, plan.changes, namespace=reading.namespace, actor=actor)
         if not plan.is_empty or is_new:
+            _note_success(source)
             _record(source, stored, plan, actor, state=SyncState.APPLIED)
     return plan.report
 
@@ -311,7 +312,7 @@ def _opened(document: ParsedDocument, origin: Origin, *, lock: bool = False) -> 
     except DocumentRefused as error:
         raise CatalogueError(str(error)) from error
     if source.is_new or layer == layers.base_layer(source.kind):
-        source.title = document.title[:300]
+        source.document_title = document.title[:300]
     return source, Reading(document, layer, namespace, origin.whole)
 
 
@@ -321,14 +322,14 @@ def _save(source: Source, document: ParsedDocument, origin: Origin, layer: Layer
         source.url = origin.url
         source.save(force_insert=True)
         return
-    stored = Source.objects.values("title", "url", "server_id").get(pk=source.pk)
+    stored = Source.objects.values("document_title", "url", "server_id").get(pk=source.pk)
     if origin.server is not None:
         source.server, source.url = origin.server, ""
     elif origin.url and layer == layers.base_layer(source.kind):
         source.server, source.url = None, origin.url
-    if (source.title, source.url, source.server_id) != tuple(stored.values()):
+    if (source.document_title, source.url, source.server_id) != tuple(stored.values()):
         source.updated_at = Now()
-        source.save(update_fields=["title", "url", "server", "updated_at"])
+        source.save(update_fields=["document_title", "url", "server", "updated_at"])
 
 
 def _keep_document(

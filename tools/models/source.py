@@ -43,7 +43,7 @@ class Layer(models.TextChoices):
     ENDPOINT = "endpoint", "LightAPI of an endpoint"
 
 
-@track(exclude=["updated_at", "synced_at", "next_sync_at", "failures", "last_error"])
+@track(exclude=["document_title", "updated_at", "synced_at", "next_sync_at", "failures", "last_error"])
 class Source(TenantModel):
     """What an import reads. Its slug is the namespace of the tools that come from it."""
 
@@ -53,7 +53,8 @@ class Source(TenantModel):
             RegexValidator(SLUG_PATTERN, "Use lower-case letters, digits, dots, dashes and underscores.")
         ],
     )
-    title = models.CharField(max_length=300, blank=True, default="")
+    title = models.CharField(max_length=300, blank=True, default="")  # an operator's
+    document_title = models.CharField(max_length=300, blank=True, default="", editable=False)
     kind = models.CharField(max_length=10, choices=SourceKind.choices)
     url = models.URLField(max_length=2048, blank=True, default="")
     # Where the tools of an MCP source are asked for.
@@ -86,6 +87,11 @@ class Source(TenantModel):
 
     def __str__(self) -> str:
         return self.slug
+
+    @property
+    def shown_title(self) -> str:
+        """What it is called: by an operator, else by its document."""
+        return str(self.title or self.document_title)
 
     @property
     def is_new(self) -> bool:

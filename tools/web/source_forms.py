@@ -101,9 +101,7 @@ class ImportForm(PortalForm):
 class SourceForm(PortalForm):
     """What operators decide about a source. A source has the fields that its kind can use."""
 
-    title = forms.CharField(
-        max_length=300, required=False, help_text="For people; the next document may say another."
-    )
+    title = forms.CharField(max_length=300, required=False, help_text="Empty: as the document says.")
     url = forms.URLField(
         required=False,
         label="URL",
@@ -138,6 +136,7 @@ class SourceForm(PortalForm):
         values, to be shown instead of those of now."""
         current = {name: getattr(source, name) for name in self.base_fields}
         super().__init__(data, initial={**current, **(restored or {})})
+        self.fields["title"].widget.attrs["placeholder"] = source.document_title
         if source.kind == SourceKind.MCP:
             self.fields["server"].queryset = McpServer.objects.all()  # type: ignore[attr-defined]
         else:

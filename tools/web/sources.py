@@ -102,7 +102,12 @@ def source_list(request: PageRequest) -> HttpResponse:
 def _filtered(given: QueryDict) -> QuerySet[Any]:
     found = _sources()
     if text := given.get("q", "").replace("\0", ""):
-        found = found.filter(Q(slug__icontains=text) | Q(title__icontains=text) | Q(url__icontains=text))
+        found = found.filter(
+            Q(slug__icontains=text)
+            | Q(title__icontains=text)
+            | Q(document_title__icontains=text)
+            | Q(url__icontains=text)
+        )
     if given.get("kind") in SourceKind.values:
         found = found.filter(kind=given["kind"])
     state = given.get("state")

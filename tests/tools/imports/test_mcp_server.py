@@ -8,16 +8,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from django.core.management import call_command
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
+from tests.embeddings.pipeline import Pipeline
+from tests.search.asking import ask
 from tests.tools.imports import mcp_servers
 from tests.tools.imports.mcp_servers import bad, names, needs_badserver, over_http
 from tools.imports import mcp_server
 from tools.imports.fetch import UNREACHABLE, FetchRefused
 from tools.models import Tool
+from tools.web.history import tool_history
 
 
 @pytest.fixture
@@ -153,6 +157,40 @@ def test_case_27_a_server_that_changed_is_followed_SYN_2(
     with tenant_context(committed.pk):
         active = Tool.objects.filter(active=True).order_by("name").values_list("name", flat=True)
         assert list(active) == ["ticket_assign", "ticket_list", "ticket_open"]
+
+
+@needs_badserver
+def test_case_27_search_follows_a_sync_at_once_by_text_and_by_meaning_after_the_worker_SYN_6(
+    allow: Any, committed: Tenant, admin_database: psycopg.Connection[Any], settings: Any
+) -> None:
+    settings.EMBEDDING_PROVIDER = "tests.providers.HashEmbedder"
+    pipeline = Pipeline(committed.pk, admin_database)
+
+    def sync(mode: str) -> None:
+        allow(server=bad(mode))
+        call_command("import_mcp", "--command", "server", "--tenant", committed.slug, "--confirm-removals")
+
+    def matches(question: str) -> dict[str, str]:
+        return {hit.tool["name"]: hit.match_type for hit in ask(committed.pk, question).hits}
+
+    sync("ok")
+    pipeline.work()
+    assert matches("close a ticket")["ticket_close"] == "both"
+    sync("v2")
+    # Its vector is still in the table, and a search by words alone or by meaning alone would have it first.
+    for question in ("close a ticket", "ticket_close", "Close a support ticket."):
+        assert "ticket_close" not in matches(question)
+    assert matches("assign a ticket to a person")["ticket_assign"] == "keyword"
+    pipeline.work()
+    assert matches("assign a ticket to a person")["ticket_assign"] == "both"
+    assert "ticket_close" not in matches("close a ticket")
+    with tenant_context(committed.pk):
+        described = dict(Tool.objects.values_list("name", "description"))
+        assert described["ticket_list"] == "List tickets, open and closed, newest first."
+        assert described["ticket_close"] == "Close a support ticket."  # kept, inactive
+        (changed, _) = tool_history(Tool.objects.get(name="ticket_list").pk)[0]
+        (old,) = [one for one in changed.changes if one.label == "Description"]
+        assert "".join(part.text for part in old.diff if part.kind != "new") == "List the open tickets."
 
 
 @needs_badserver
