@@ -71,6 +71,36 @@ def test_viewers_see_and_change_nothing(viewer_client: Client, make_tool: Callab
         assert viewer_client.post(path).status_code == 403
 
 
+def test_CAT_1_private_tools_are_for_operators_and_their_owner_and_unlisted_ones_in_no_viewers_list(
+    tenant: Tenant, viewer_client: Client, operator_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    me = get_user_model().objects.get(pk=viewer_client.session["_auth_user_id"]).get_username()
+    shown = {"offered", "mine"}
+    tools = {
+        name: make_tool(tool_id=name, **fields)
+        for name, fields in {
+            "offered": {}, "by_its_id": {"visibility": "unlisted"}, "secret": {"visibility": "private"},
+            "mine": {"visibility": "private", "owner": me}, "nobodys": {"visibility": "private", "owner": ""},
+        }.items()
+    }  # fmt: skip
+
+    def listed(client: Client) -> set[str]:
+        html = client.get("/tools/").content.decode()
+        return {name for name in tools if f">{name}</a>" in html}
+
+    assert (listed(viewer_client), listed(operator_client)) == (shown, set(tools))
+    for name, tool in tools.items():
+        is_seen = name in {*shown, "by_its_id"}
+        for page in ("", "history/", "embedding/"):
+            path = f"/tools/{tool.pk}/{page}"
+            assert viewer_client.get(path).status_code == (200 if is_seen else 404), path
+            assert operator_client.get(path).status_code == 200
+        poll = viewer_client.get(
+            f"/tools/badges/?id={tool.pk}", headers={"HX-Request": "true"}
+        ).content.decode()
+        assert (str(tool.pk) in poll) == is_seen
+
+
 def test_operators_delete_nothing_and_admins_do_after_a_question(
     operator_client: Client, admin_client: Client, make_tool: Callable[..., Tool]
 ) -> None:

@@ -261,21 +261,19 @@ def test_viewers_see_the_settings_and_no_form(viewer_client: Client, web_source:
     assert "/sync/" not in page
 
 
-def test_SYN_3_a_document_is_downloaded_to_the_byte_and_never_shown(
-    viewer_client: Client, operator_client: Client
-) -> None:
+def test_SYN_3_a_document_is_downloaded_to_the_byte_and_never_shown(operator_client: Client) -> None:
     raw = RAW + b"# <script>alert(1)</script>\n"
     operator_client.post(
         "/sources/import/", {"document": upload(raw, "a “b”.html"), "source": "shop", "plan": "1"}
     )
     source = Source.objects.get()
     path = f"/sources/{source.pk}/documents/{source.documents.get().pk}/"
-    answer = viewer_client.get(path)
+    answer = operator_client.get(path)
     assert answer.content == raw
     assert answer["Content-Type"] == "application/octet-stream"
     assert answer["Content-Disposition"] == 'attachment; filename="a-b-.html"'
     assert answer["X-Content-Type-Options"] == "nosniff"
-    assert viewer_client.get(f"/sources/{source.pk}/documents/{source.pk}/").status_code == 404
+    assert operator_client.get(f"/sources/{source.pk}/documents/{source.pk}/").status_code == 404
 
 
 def test_what_is_no_longer_offered_is_listed_with_since_when_UI_3_4(

@@ -49,18 +49,18 @@ def agreed(client: Client, sync: Sync, **fields: Any) -> Any:
 
 # --- What it shows ------------------------------------------------------------------------------------------------------
 def test_SYN_1_the_summary_adds_up_and_what_was_left_out_has_its_reason(
-    viewer_client: Client, plan: Callable[..., Sync]
+    operator_client: Client, plan: Callable[..., Sync]
 ) -> None:
     content = document("orders", "prices")
     content["paths"]["/upload"] = {"post": "not an operation"}
     sync = plan(content)
-    page = viewer_client.get(path_of(sync)).content.decode()
+    page = operator_client.get(path_of(sync)).content.decode()
     summary = page[page.index('class="sum-line"') :]
     assert (
         "<strong>3</strong> operations in the document = <strong>2</strong> tools + <strong>1</strong> left out"
         in summary
     )
-    rows = viewer_client.get(f"{path_of(sync)}?show=left_out").content.decode()
+    rows = operator_client.get(f"{path_of(sync)}?show=left_out").content.decode()
     assert "/upload" in rows
     assert sync.summary["left_out"][0]["reason"] in rows
 
@@ -134,14 +134,18 @@ def test_SYN_4_an_empty_plan_says_that_there_is_nothing_to_do(
     assert "Apply" not in page[page.index("<main") :].replace("Applied", "")
 
 
-def test_a_viewer_sees_the_plan_without_boxes_and_may_do_nothing(
+def test_API_3_a_viewer_sees_that_a_plan_waits_and_neither_its_tools_nor_its_document(
     viewer_client: Client, plan: Callable[..., Sync]
 ) -> None:
     sync = plan(document("orders"))
-    page = viewer_client.get(path_of(sync)).content.decode()
-    assert "orders" in page
-    assert "checkbox" not in page
-    assert path_of(sync, "apply/") not in page
+    for page in ("/sources/", f"/sources/{sync.source_id}/"):
+        html = viewer_client.get(page).content.decode()
+        assert "Planned" in html
+        assert path_of(sync) not in html
+        assert "/documents/" not in html
+    assert viewer_client.get(path_of(sync)).status_code == 403
+    document_path = f"/sources/{sync.source_id}/documents/{sync.document_id}/"
+    assert viewer_client.get(document_path).status_code == 403
     for step in ("choose/", "apply/", "discard/", "again/"):
         assert viewer_client.post(path_of(sync, step)).status_code == 403
 

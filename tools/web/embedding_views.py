@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -21,6 +21,7 @@ from tools.web.embedding_state import badge_of, card_of, troubles_of_texts, with
 from tools.web.forms import chosen_ids
 from tools.web.polling import poll_count, poll_seconds
 from tools.web.tool_list import PAGE_SIZES, ToolPageFilter, list_url, without_blanks
+from tools.web.visibility import find_tool, listed_tools, visible_tools
 
 _MOST_BADGES = 100
 
@@ -41,7 +42,7 @@ def embedding_context(tool: Tool, count: int = 0) -> dict[str, object]:
 @member_page()
 def embedding_card(request: PageRequest, pk: UUID) -> HttpResponse:
     """The card alone: as a fragment, or as a small page for browsers without JavaScript."""
-    tool = _tool(pk)
+    tool = find_tool(request, pk)
     count = poll_count(request)
     context = embedding_context(tool, count)
     if request.htmx and count and not context["card"].is_waiting:  # type: ignore[attr-defined]
@@ -55,7 +56,7 @@ def embedding_card(request: PageRequest, pk: UUID) -> HttpResponse:
 @member_page(Role.OPERATOR)
 def refresh_embedding(request: PageRequest, pk: UUID) -> HttpResponse:
     """Asks for a new vector. A second press finds the same task and changes nothing that matters."""
-    tool = _tool(pk)
+    tool = find_tool(request, pk)
     try:
         if services.refresh_embeddings(pks=[pk]):
             messages.success(request, "Embedding refresh queued.")
@@ -67,7 +68,7 @@ def refresh_embedding(request: PageRequest, pk: UUID) -> HttpResponse:
         messages.error(request, str(error))
     if not request.htmx:
         return redirect("tool", pk=pk)
-    return render(request, "tools/embedding.html#card", embedding_context(_tool(tool.pk)))
+    return render(request, "tools/embedding.html#card", embedding_context(find_tool(request, tool.pk)))
 
 
 @require_POST
@@ -96,7 +97,7 @@ def refresh_selected(request: PageRequest) -> HttpResponse:
 def refresh_matching(request: PageRequest) -> HttpResponse:
     """Refresh Embedding for all tools that the list's filters leave, as a job, after a question that counts them."""
     query = without_blanks(request.GET)
-    found = ToolPageFilter(query, queryset=Tool.objects.all()).qs.order_by()
+    found = ToolPageFilter(query, queryset=listed_tools(request)).qs.order_by()
     if request.method == "POST":
         return _as_job(request, list(found.values_list("pk", flat=True)[: MAX_IDS + 1]))
     count, inactive = found.count(), found.filter(active=False).count()
@@ -133,7 +134,7 @@ def _as_job(request: PageRequest, pks: list[UUID]) -> HttpResponse:
 def badges(request: PageRequest) -> HttpResponse:
     """One poll for all waiting rows of a list: badges that changed arrive out of band, the rest waits on."""
     ids = chosen_ids(request.GET.getlist("id"))[:_MOST_BADGES]
-    tools = Tool.objects.filter(pk__in=ids).only("pk", "active").prefetch_related(with_embeddings())
+    tools = visible_tools(request).filter(pk__in=ids).only("pk", "active").prefetch_related(with_embeddings())
     rows = [(tool, badge_of(tool)) for tool in tools]
     count = poll_count(request)
     context = {
@@ -143,15 +144,3 @@ def badges(request: PageRequest) -> HttpResponse:
         "next_count": count + 1,
     }
     return render(request, "tools/badges.html", context)
-
-
-def _tool(pk: UUID) -> Tool:
-    tool: Tool | None = (
-        Tool.objects.select_related("source", "endpoint")
-        .prefetch_related(with_embeddings())
-        .filter(pk=pk)
-        .first()
-    )
-    if tool is None:
-        raise Http404("There is no such tool here.")
-    return tool

@@ -142,7 +142,7 @@ def _render(request: PageRequest, job: Job) -> HttpResponse:
         "arguments": [
             (word, _as_words(job.args[name])) for name, word in _SHOWN_ARGUMENTS.items() if job.args.get(name)
         ],
-        "sync": _sync_of(job),
+        "sync": _sync_of(job) if request.member.is_operator else None,
         "failures": services.failures_by_error(job.pk) if job.failed else [],
         "idle_queues": idle_queues(queues_of(job)) if job.is_active else [],
         "troubles": troubles_of_texts() if job.is_active else [],

@@ -29,6 +29,7 @@ from tools.web.access import PageRequest, actor, member_page, next_url
 from tools.web.diff import Segment, as_text, word_diff
 from tools.web.forms import chosen_ids
 from tools.web.tool_list import PAGE_SIZES, without_blanks
+from tools.web.visibility import visible_tools
 
 _MOST_SHOWN = 50  # resulting texts in a question
 _MOST_WHO = 500
@@ -86,12 +87,12 @@ def label_of(field: str) -> str:
 def override_list(request: PageRequest) -> HttpResponse:
     """The page, or `#results` for a filter or a page of it."""
     given = without_blanks(request.GET)
-    found, ignored = _matching(given)
+    found, ignored = _matching(request, given)
     size = given.get("rows", "")
     paginator = Paginator(found, int(size) if size in map(str, PAGE_SIZES) else PAGE_SIZES[0])
     page = paginator.get_page(given.get("page"))
     rows = ManualOverride.objects.select_related("tool__source").in_bulk([one.pk for one in page])
-    everybody = ManualOverride.objects.order_by("made_by").values_list("made_by", flat=True).distinct()
+    everybody = _visible(request).order_by("made_by").values_list("made_by", flat=True).distinct()
     query = given.copy()
     query.pop("page", None)
     query["all"] = "1"
@@ -125,9 +126,16 @@ def _list_url(given: QueryDict) -> str:
     return f"{reverse('override-list')}?{given.urlencode()}" if given else reverse("override-list")
 
 
-def _matching(given: QueryDict) -> tuple[list[Standing], list[str]]:
+def _visible(request: PageRequest) -> QuerySet[ManualOverride]:
+    found: QuerySet[ManualOverride] = ManualOverride.objects.filter(
+        tool__in=visible_tools(request), tool__endpoint__isnull=False
+    )
+    return found
+
+
+def _matching(request: PageRequest, given: QueryDict) -> tuple[list[Standing], list[str]]:
     """What the filters leave, conflicts first, and the filters of an old link that mean nothing."""
-    found: QuerySet[ManualOverride] = ManualOverride.objects.filter(tool__endpoint__isnull=False)
+    found = _visible(request)
     ignored = []
     if source := given.get("source"):
         found = found.filter(tool__source__slug=source)
@@ -150,11 +158,11 @@ def _matching(given: QueryDict) -> tuple[list[Standing], list[str]]:
 def _chosen(request: PageRequest) -> list[Standing]:
     """`?all=1` means all that the filters beside it leave; else the one whose button was pressed, or the ticked ones."""
     if request.GET.get("all"):
-        return _matching(without_blanks(request.GET))[0]
+        return _matching(request, without_blanks(request.GET))[0]
     given = (
         request.POST.getlist("only") or request.POST.getlist("selected") or request.GET.getlist("selected")
     )
-    return overrides.standings(ManualOverride.objects.filter(pk__in=chosen_ids(given)))
+    return overrides.standings(_visible(request).filter(pk__in=chosen_ids(given)))
 
 
 def _seen(chosen: Iterable[Standing]) -> str:

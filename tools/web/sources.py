@@ -27,6 +27,7 @@ from tools.web.history import entries, settings_at
 from tools.web.source_forms import SourceForm
 from tools.web.sync_changes import STATES
 from tools.web.tool_list import PAGE_SIZES, without_blanks
+from tools.web.visibility import visible_tools
 
 _MOST_GONE = 50
 _MOST_SETTINGS = 10
@@ -137,7 +138,7 @@ def _render(request: PageRequest, source: Any, form: SourceForm | None = None) -
     given = without_blanks(request.GET)
     overrides = source.tools.filter(overrides__isnull=False).distinct().count()
     restored = settings_at(source, given.get("restore", ""), sources.SETTINGS)
-    gone = source.tools.filter(endpoint__active=False).select_related("endpoint")
+    gone = visible_tools(request).filter(source=source, endpoint__active=False).select_related("endpoint")
     paginator = Paginator(_shown_syncs(source.syncs.all()), PAGE_SIZES[0])
     page = paginator.get_page(given.get("page"))
     context = {
@@ -210,7 +211,7 @@ def sync_source(request: PageRequest, pk: UUID) -> HttpResponse:
 
 
 @require_GET
-@member_page()
+@member_page(Role.OPERATOR)
 def download_document(request: PageRequest, pk: UUID, document: UUID) -> HttpResponse:
     """The document as it was read, to the byte. It is a stranger's, so it is never shown, only saved."""
     found = SourceDocument.objects.filter(pk=document, source_id=pk).first()

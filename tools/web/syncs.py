@@ -53,9 +53,9 @@ def find_sync(pk: UUID, sync: UUID) -> Sync:
 
 
 @require_GET
-@member_page()
+@member_page(Role.OPERATOR)
 def sync_page(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
-    """The plan, or `#results` for a tab or a page; of a sync that is over, what it did."""
+    """The plan, or `#results` for a tab or a page; of a sync that is over, what it did. It tells of private tools too."""
     found = find_sync(pk, sync)
     given = without_blanks(request.GET)
     choice = Choice(found, request.session)
@@ -68,7 +68,7 @@ def sync_page(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
     paginator = Paginator(rows, int(size) if size in map(str, PAGE_SIZES) else PAGE_SIZES[0])
     page = paginator.get_page(given.get("page"))
     job = _job(found)
-    is_open = found.state == SyncState.PLANNED and request.member.is_operator and not (job and job.is_active)
+    is_open = found.state == SyncState.PLANNED and not (job and job.is_active)
     context = {
         "sync": found,
         "source": found.source,

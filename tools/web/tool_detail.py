@@ -5,41 +5,28 @@ from __future__ import annotations
 import json
 from uuid import UUID
 
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from tools import embedding
-from tools.models import Tool
 from tools.web.access import PageRequest, member_page
-from tools.web.embedding_state import badge_of, with_embeddings
+from tools.web.embedding_state import badge_of
 from tools.web.embedding_views import embedding_context
 from tools.web.history import tool_history
 from tools.web.markdown import to_html
 from tools.web.overrides import overrides_of, undoable
 from tools.web.parameters import parameters_of
+from tools.web.visibility import find_tool
 
 _MOST_EDITS = 2  # that agree with their source and still stand open above the description
-
-
-def find_tool(pk: UUID) -> Tool:
-    """The tool of this tenant with all that its pages show; 404 for any other, without telling why."""
-    tool: Tool | None = (
-        Tool.objects.select_related("source", "endpoint")
-        .prefetch_related(with_embeddings())
-        .filter(pk=pk)
-        .first()
-    )
-    if tool is None:
-        raise Http404("There is no such tool here.")
-    return tool
 
 
 @require_GET
 @member_page()
 def tool_page(request: PageRequest, pk: UUID) -> HttpResponse:
     """Overview."""
-    tool = find_tool(pk)
+    tool = find_tool(request, pk)
     text = embedding.source_text(tool)
     edits = overrides_of(tool) if tool.endpoint else []
     settled = sum(not one.conflict for one in edits)
@@ -64,7 +51,7 @@ def tool_page(request: PageRequest, pk: UUID) -> HttpResponse:
 @member_page()
 def history_page(request: PageRequest, pk: UUID) -> HttpResponse:
     """Every change of the tool and of its overrides, newest first."""
-    tool = find_tool(pk)
+    tool = find_tool(request, pk)
     given = request.GET.get("page", "")
     page = max(min(int(given), 1000) if given.isascii() and given.isdigit() and 0 < len(given) < 6 else 1, 1)
     entries, has_older = tool_history(tool.pk, page=page)

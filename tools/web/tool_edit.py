@@ -22,7 +22,7 @@ from tools.web.embedding_state import badge_of
 from tools.web.forms import MOST_PARAMETERS, NewToolForm, ToolForm, parameter_field
 from tools.web.history import changes_of, restorable
 from tools.web.overrides import ShownOverride, overrides_of, undoable
-from tools.web.tool_detail import find_tool
+from tools.web.visibility import find_tool
 
 # Folded away in the form, unless there is something to see.
 _MORE = {"semantic_namespace", "tech_stack", "target_personas", "annotations", "core"}
@@ -32,7 +32,7 @@ _MORE = {"semantic_namespace", "tech_stack", "target_personas", "annotations", "
 @member_page(Role.OPERATOR)
 def edit_tool(request: PageRequest, pk: UUID) -> HttpResponse:
     """The form. 422 comes back with the reasons, 409 with both texts; in both cases nothing that was typed is lost."""
-    tool = find_tool(pk)
+    tool = find_tool(request, pk)
     if request.method == "GET":
         return _form_page(
             request, tool, ToolForm(initial=ToolForm.initial_of(tool), parameters=tool.parameters)
@@ -69,7 +69,7 @@ def _tell_saved(request: PageRequest, before: Tool, saved: Tool) -> None:
 
 
 def _conflict_page(request: PageRequest, error: StaleVersion, form: ToolForm) -> HttpResponse:
-    current = find_tool(error.current.pk)
+    current = find_tool(request, error.current.pk)
     merged = merge(current, seen_version(current, form.cleaned_data["version"] or 0), form)
     # Unbound, so that the fields show the merged values and the version is the one that the author now sees.
     again = ToolForm(initial=merged.values, parameters=current.parameters)
@@ -133,7 +133,7 @@ def new_tool(request: PageRequest) -> HttpResponse:
 @member_page(Role.OPERATOR)
 def restore_version(request: PageRequest, pk: UUID, event: int) -> HttpResponse:
     """A tool's fields as they were after an event of its history, after a question that shows what would change."""
-    tool = find_tool(pk)
+    tool = find_tool(request, pk)
     changes = restorable(tool, event)
     if changes is None:
         raise Http404("There is no such version here.")
@@ -160,7 +160,7 @@ def restore_version(request: PageRequest, pk: UUID, event: int) -> HttpResponse:
 @member_page(Role.OPERATOR)
 def set_active(request: PageRequest, pk: UUID) -> HttpResponse:
     """Deactivates or activates; the form carries the version that its author saw."""
-    tool = find_tool(pk)
+    tool = find_tool(request, pk)
     wanted = request.POST.get("active") == "yes"
     version = request.POST.get("version", "")
     try:
@@ -186,7 +186,7 @@ def set_active(request: PageRequest, pk: UUID) -> HttpResponse:
 @member_page(Role.ADMIN)
 def delete_tool(request: PageRequest, pk: UUID) -> HttpResponse:
     """Deletes a tool written by hand, after a question."""
-    tool = find_tool(pk)
+    tool = find_tool(request, pk)
     if request.method == "POST":
         try:
             services.delete_tool(pk=tool.pk, actor=actor(request))

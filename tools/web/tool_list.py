@@ -19,6 +19,7 @@ from tools.models import ManualOverride, Source, Tool
 from tools.web.access import PageRequest, member_page
 from tools.web.embedding_state import BADGES, Badge, badge_of, with_embeddings
 from tools.web.polling import poll_seconds
+from tools.web.visibility import listed_tools
 
 PAGE_SIZES = (25, 50, 100)
 
@@ -67,7 +68,8 @@ class ActiveFilter:
 def tool_list(request: PageRequest) -> HttpResponse:
     """The page, or `#results` for htmx."""
     given = without_blanks(request.GET)
-    filtered = ToolPageFilter(given, queryset=Tool.objects.all())
+    tools = listed_tools(request)
+    filtered = ToolPageFilter(given, queryset=tools)
     page = _page(filtered.qs, given)
     rows = [(tool, badge_of(tool)) for tool in page]
     context = {
@@ -78,7 +80,7 @@ def tool_list(request: PageRequest) -> HttpResponse:
         "rows": rows,
         "page_size": page.paginator.per_page,
         "page_sizes": PAGE_SIZES,
-        "chips": _chips(given),
+        "chips": _chips(tools, given),
         "active_filters": _active_filters(filtered, given),
         "waiting": [tool.pk for tool, badge in rows if badge.is_waiting],
         "poll_seconds": poll_seconds(0),
@@ -88,8 +90,8 @@ def tool_list(request: PageRequest) -> HttpResponse:
     }
     if not request.htmx:
         context |= {
-            "options": _options(),
-            "catalogue_is_empty": not page.paginator.count and not Tool.objects.exists(),
+            "options": _options(tools),
+            "catalogue_is_empty": not page.paginator.count and not tools.exists(),
         }
         return render(request, "tools/list.html", context)
     answer = render(request, "tools/list.html#results", context)
@@ -133,11 +135,11 @@ def _page(tools: QuerySet[Tool], given: QueryDict) -> Page[Any]:
     return paginator.get_page(given.get("page"))
 
 
-def _chips(given: QueryDict) -> list[Chip]:
+def _chips(tools: QuerySet[Tool], given: QueryDict) -> list[Chip]:
     """How many of the tools that pass all other filters have each embedding status."""
     others = given.copy()
     others.pop("embedding_status", None)
-    found = ToolPageFilter(others, queryset=Tool.objects.all()).qs.order_by()
+    found = ToolPageFilter(others, queryset=tools).qs.order_by()
     counts: dict[str, int] = {
         status or "none": count
         for status, count in found.values_list("embeddings__status").annotate(Count("pk"))
@@ -155,11 +157,11 @@ def _chips(given: QueryDict) -> list[Chip]:
     ]
 
 
-def _options() -> dict[str, list[Any]]:
+def _options(tools: QuerySet[Tool]) -> dict[str, list[Any]]:
     """What the select boxes offer: values that exist in this tenant."""
     offered: dict[str, list[Any]] = {"source": list(Source.objects.values_list("slug", flat=True))}
     for field in ("source_protocol", "category", "routing_domain"):
-        values = Tool.objects.exclude(**{field: ""}).order_by(field).values_list(field, flat=True).distinct()
+        values = tools.exclude(**{field: ""}).order_by(field).values_list(field, flat=True).distinct()
         offered[field] = list(values[:500])
     return offered
 
