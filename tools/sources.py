@@ -12,7 +12,7 @@ from embeddings import wishes
 from tools import embedding
 from tools.errors import Invalid
 from tools.imports.syncs import INTERVALS, source_write
-from tools.models import McpServer, Schedule, Source, SourceKind
+from tools.models import McpServer, Schedule, Source, SourceKind, SyncState
 from tools.services import catalogue_write
 
 SETTINGS = ("title", "url", "server", "schedule", "auto_apply", "sync_wins")
@@ -35,6 +35,9 @@ def update_source(*, pk: UUID, actor: str, **changes: Any) -> Source:
         if {"schedule", "url", "server"} & set(changed):
             interval = INTERVALS.get(Schedule(source.schedule))
             source.next_sync_at = Now() + interval if interval else None
+        if {"url", "server"} & set(changed):
+            # A plan that waits has nothing more to say about where the source is read.
+            source.syncs.filter(state=SyncState.PLANNED).update(url="", server_uuid=None)
         source.updated_at = Now()
         source.save(update_fields=[*changed, "next_sync_at", "updated_at"])
         source.refresh_from_db()

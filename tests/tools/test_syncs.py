@@ -22,6 +22,7 @@ from tools.imports.plan import ImportReport
 from tools.imports.specs import DocumentRefused
 from tools.models import (
     Action,
+    Endpoint,
     ManualOverride,
     Source,
     SourceDocument,
@@ -144,6 +145,18 @@ def test_syn_4_a_plan_of_a_new_source_makes_no_tool_and_goes_with_its_discard(co
         syncs.discard_sync(sync_id=sync.pk, actor="olga")
         assert not Source.objects.exists()
         assert not SourceDocument.objects.exists()
+
+
+def test_syn_4_a_discard_leaves_a_source_that_has_tools_and_no_endpoints(committed: Tenant) -> None:
+    import_document(committed, document("a"))
+    with tenant_context(committed.pk):
+        Tool.objects.update(endpoint=None)
+        Endpoint.objects.all().delete()
+        Sync.objects.all().delete()
+    sync = plan(committed, document("b"))
+    with tenant_context(committed.pk):
+        syncs.discard_sync(sync_id=sync.pk, actor="olga")
+    assert texts(committed).keys() == {"a"}
 
 
 def test_syn_4_a_discarded_plan_leaves_an_older_source_and_is_over(committed: Tenant) -> None:

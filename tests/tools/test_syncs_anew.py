@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import psycopg
 import pytest
+from django.db import connection
 from django.db.models.functions import Now
 
 from portal.jobs import runner, services
@@ -22,7 +23,7 @@ from tests.embeddings.pipeline import in_thread, login
 from tests.jobs.desk import wait_until
 from tests.tools.documents import document, import_document
 from tests.tools.test_imports_again import edit, parse_here, tool
-from tests.tools.test_syncs import again, apply, nothing_written, plan, texts
+from tests.tools.test_syncs import again, apply, changes, nothing_written, plan, texts
 from tools import sources
 from tools.errors import Invalid, SyncFailed
 from tools.imports import sandbox, schedule, syncs
@@ -43,6 +44,7 @@ class Api:
     def __init__(self) -> None:
         self.body, self.status, self.cut, self.chunked = b"", 200, 0, False
         self.url = ""
+        self.meanwhile: Callable[[], object] = lambda: None  # happens before it answers
 
     def says(self, content: dict[str, Any]) -> None:
         self.body = json.dumps(content).encode()
@@ -52,6 +54,7 @@ class Handler(BaseHTTPRequestHandler):
     api: Api
 
     def do_GET(self) -> None:
+        self.api.meanwhile()
         body = self.api.body
         self.send_response(self.api.status)
         if self.api.chunked:
@@ -189,6 +192,124 @@ def test_r16_a_reading_that_fails_leaves_a_plan_that_waits_as_it_is(shop: Tenant
         read(shop)
     apply(shop, sync)
     assert texts(shop)["a"] == "New."
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_syn_4_a_source_that_is_deleted_while_it_is_read_stays_deleted(
+    shop: Tenant, api: Api, status: int
+) -> None:
+    def delete() -> None:
+        with tenant_context(shop.pk):
+            sources.delete_source(pk=Source.objects.get().pk, actor="adam")
+        connection.close()
+
+    change(shop, schedule="hourly", auto_apply=True)
+    with tenant_context(shop.pk):
+        job = services.start(SYNC, {"source": "shop", "apply": True}, by="olga")
+    api.meanwhile, api.status = delete, status
+    assert work() == ["failed"]
+    assert find(shop, job).error == "The source was deleted in the meantime."
+    assert texts(shop) == {}
+    with tenant_context(shop.pk):
+        assert not Source.objects.exists()
+        assert not Sync.objects.exists()
+
+
+def test_syn_4_a_source_of_the_same_name_made_meanwhile_is_another_one(shop: Tenant, api: Api) -> None:
+    def replace() -> None:
+        with tenant_context(shop.pk):
+            sources.delete_source(pk=Source.objects.get().pk, actor="adam")
+        import_document(shop, document("other"))
+        connection.close()
+
+    api.meanwhile = replace
+    with pytest.raises(Source.DoesNotExist):
+        read(shop)
+    assert texts(shop).keys() == {"other"}
+    assert history(shop) == [(SyncState.APPLIED, "importer")]
+
+
+def test_syn_4_a_plan_that_waits_is_kept_while_the_source_says_the_same(shop: Tenant, api: Api) -> None:
+    api.says(document("a", "b", "c", a="New."))
+    waiting = read(shop)
+    rows = changes(shop, waiting)
+    api.says({**document("a", "b", "c", a="New."), "x-generated": "an hour later"})
+    assert read(shop).pk == waiting.pk
+    assert changes(shop, waiting).keys() == rows.keys()
+    assert [one.pk for one in changes(shop, waiting).values()] == [
+        one.pk for one in rows.values()
+    ]  # as ticked
+    with tenant_context(shop.pk):
+        assert Sync.objects.filter(state=SyncState.PLANNED).count() == 1
+        assert b"an hour later" in bytes(again(shop, waiting).document.content)
+    api.says(document("a", "b", "c", a="Newer."))
+    newer = read(shop)
+    assert newer.pk != waiting.pk
+    assert again(shop, waiting).state == SyncState.DISCARDED
+    apply(shop, newer, "c")
+    assert read(shop).pk != newer.pk  # what was not chosen is planned anew
+    apply(shop, read(shop))
+    assert texts(shop)["a"] == "Newer."
+
+
+def test_syn_4_after_a_failure_a_reading_without_news_answers_with_the_last_good_sync(
+    shop: Tenant, api: Api
+) -> None:
+    good = read(shop)
+    api.status = 500
+    with pytest.raises(SyncFailed):
+        read(shop)
+    api.status = 200
+    with tenant_context(shop.pk):
+        job = services.start(SYNC, {"source": "shop"}, by="olga")
+    assert work() == ["succeeded"]
+    assert find(shop, job).log[-1]["text"] == "Nothing is new."
+    assert find(shop, job).cursor == {"sync": str(good.pk)}
+
+
+# --- Where it is read -------------------------------------------------------------------------------------------------
+def test_syn_4_applying_a_plan_leaves_the_address_that_was_set_after_it(shop: Tenant, api: Api) -> None:
+    api.says(document("a", "b", a="New."))
+    waiting = read(shop)
+    change(shop, url="https://example.com/elsewhere.json")
+    apply(shop, waiting)
+    assert source(shop).url == "https://example.com/elsewhere.json"
+
+
+def test_syn_4_a_plan_from_another_address_moves_the_source_there_once_it_is_applied(
+    shop: Tenant, api: Api
+) -> None:
+    def from_url(url: str, **options: Any) -> Sync:
+        raw = json.dumps(document("a", "b", a=url)).encode()
+        return syncs.plan_document(
+            tenant_id=shop.pk, raw=raw, name=url, actor="petra", slug="shop", **options
+        )
+
+    first, second = "https://example.com/1.json", "https://example.com/2.json"
+    sync = from_url(first)
+    assert source(shop).url == api.url
+    apply(shop, sync)
+    assert source(shop).url == first
+    sync = from_url(second)
+    change(shop, schedule="daily", url=api.url)  # who set it later decides
+    apply(shop, sync)
+    assert source(shop).url == api.url
+    apply(shop, from_url(first, is_stored=True))  # an old document, planned again
+    assert source(shop).url == api.url
+
+
+def test_syn_4_an_upload_says_nothing_of_the_address_and_clears_no_failure(shop: Tenant, api: Api) -> None:
+    change(shop, schedule="daily")
+    api.status = 500
+    with pytest.raises(SyncFailed):
+        read(shop)
+    before = source(shop)
+    apply(shop, plan(shop, document("a", "b", "c")))
+    import_document(shop, document("a", "b", "c", "d"))
+    after = source(shop)
+    assert texts(shop).keys() == {"a", "b", "c", "d"}
+    assert (after.url, after.failures, after.last_error) == (api.url, 1, before.last_error)
+    assert after.next_sync_at == before.next_sync_at
 
 
 # --- By schedule ------------------------------------------------------------------------------------------------------

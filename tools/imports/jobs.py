@@ -56,7 +56,8 @@ def _run_sync(context: Context) -> bool:
     if sync_id is None:
         with job.in_tenant():
             context.batch(stage="reading")
-            last = Sync.objects.filter(source_id=args["source_id"]).values_list("pk", flat=True).first()
+            told = Sync.objects.filter(source_id=args["source_id"]).exclude(state=SyncState.FAILED)
+            last = told.values_list("pk", flat=True).first()
         with _sentences():
             sync = syncs.plan_source(
                 tenant_id=cast(UUID, job.tenant_id), source_id=UUID(args["source_id"]), actor=job.requested_by

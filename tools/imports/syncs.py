@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import PurePosixPath
+from typing import NamedTuple
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
@@ -59,6 +60,7 @@ class Origin:
     kind: SourceKind  # of the source, if it is a new one
     name: str  # of the file, or the URL
     raw: bytes
+    # Where the source is read from in future; both empty: where it was.
     url: str = ""
     server: McpServer | None = None
     namespace: str = ""  # of the tools; the slug where it is empty
@@ -85,12 +87,15 @@ def apply_document(
         plan = make_plan(source, reading)
         if not confirm_removals:
             check_removals(plan.report.removed, plan.active)
-        _save(source, document, origin, reading.layer)
+        address = _address(origin, source, reading.layer)
+        _save(source, address)
         stored, is_new = _keep_document(source, document, origin, reading.layer, plan.report)
         write(source, plan.changes, namespace=reading.namespace, actor=actor)
-        if not plan.is_empty or is_new:
+        is_news = is_new or not plan.is_empty
+        if (is_news or source.failures) and any(address):
             _note_success(source)
-            _record(source, stored, plan, actor, state=SyncState.APPLIED)
+        if is_news:
+            _record(source, stored, plan, actor, SyncState.APPLIED)
     return plan.report
 
 
@@ -105,56 +110,77 @@ def plan_document(
     kind: str = "",
     server: McpServer | None = None,
     warnings: Sequence[str] = (),
+    is_stored: bool = False,
 ) -> Sync:
     """Stores the document and what it would do to the source `slug`, which is made if it is new. A plan without a change is
-    applied at once. Raises DocumentRefused and CatalogueError; then nothing is stored."""
+    applied at once. Once applied, the source is read anew at the `server` or URL that gave the document, but for one that
+    `is_stored` already. Raises DocumentRefused and CatalogueError; then nothing is stored."""
     document = parsed(kind or sandbox.ANY, raw, name, warnings)
-    url = name if "://" in name else ""
+    url = name if "://" in name and not (is_stored or server) else ""
     origin = Origin(slug=slug, kind=SourceKind(document.kind), name=name, raw=raw, url=url, server=server)
-    with tenant_context(tenant_id):
+    with tenant_context(tenant_id), source_write(slug, actor):
         return _plan(document, origin, actor)
 
 
 def plan_source(*, tenant_id: UUID, source_id: UUID, actor: str) -> Sync:
-    """Reads the source anew from where it stands, and plans that; where nothing is new, its last sync is the answer. Raises SyncFailed, which the source and its history note
-    as well, CatalogueError, and Source.DoesNotExist."""
+    """Reads the source anew where it stands, and plans that; where nothing is new, the plan that waits or else the last sync
+    is the answer. Raises SyncFailed, which the source and its history note as well, CatalogueError, and Source.DoesNotExist,
+    also of one that was deleted meanwhile."""
     with tenant_context(tenant_id):
         source: Source = Source.objects.select_related("server").get(pk=source_id)
     try:
         raw, name, warnings = read_source(source)
         document = parsed(source.kind, raw, name, warnings)
     except (FetchRefused, DocumentRefused) as error:
-        with tenant_context(tenant_id):
-            _note_failure(source, str(error), actor)
+        with tenant_context(tenant_id), source_write(source.slug, actor):
+            _note_failure(_still_there(source), str(error), actor)
         raise SyncFailed(str(error)) from error
-    origin = Origin(
-        slug=source.slug,
-        kind=SourceKind(source.kind),
-        name=name,
-        raw=raw,
-        url=source.url,
-        server=source.server,
-    )
-    with tenant_context(tenant_id):
-        return _plan(document, origin, actor, is_news=False)
+    origin = Origin(slug=source.slug, kind=SourceKind(source.kind), name=name, raw=raw)
+    with tenant_context(tenant_id), source_write(source.slug, actor):
+        _note_success(_still_there(source))
+        return _plan(document, origin, actor, is_upload=False)
 
 
-def _plan(document: ParsedDocument, origin: Origin, actor: str, *, is_news: bool = True) -> Sync:
-    with source_write(origin.slug, actor):
-        source, reading = _opened(document, origin, lock=True)
-        plan = make_plan(source, reading)
-        if source.is_new:
-            _save(source, document, origin, reading.layer)
-        stored, is_new = _keep_document(source, document, origin, reading.layer, plan.report)
+def _still_there(source: Source) -> Source:
+    """The source as it is now, locked. Raises Source.DoesNotExist, also where another one has its name."""
+    found: Source = Source.objects.select_for_update().get(pk=source.pk)
+    return found
+
+
+def _plan(document: ParsedDocument, origin: Origin, actor: str, *, is_upload: bool = True) -> Sync:
+    """Of an upload there is always something to tell: that it was looked at. Needs the source's lock."""
+    source, reading = _opened(document, origin, lock=True)
+    plan = make_plan(source, reading)
+    address = _address(origin, source, reading.layer)
+    is_read_here = address == _Address(source.url, source.server)
+    if source.is_new or plan.is_empty:
+        _save(source, address)
+        is_read_here = True
+    stored, is_new = _keep_document(source, document, origin, reading.layer, plan.report)
+    if any(address) and is_read_here:
         _note_success(source)
-        source.syncs.filter(state=SyncState.PLANNED).update(
-            state=SyncState.DISCARDED, ended_at=Now(), ended_by="a later plan"
-        )
-        last = source.syncs.first()
-        if plan.is_empty and not is_news and last is not None and not is_new:
-            return last  # read again, and nothing is new: there is nothing to tell
-        state = SyncState.APPLIED if plan.is_empty else SyncState.PLANNED
-        return _record(source, stored, plan, actor, state=state)
+    waiting = source.syncs.filter(state=SyncState.PLANNED).first()
+    if waiting is not None and not is_upload and _is_still_the_plan(waiting, plan):
+        waiting.document, waiting.summary = stored, plan.report.as_dict()
+        waiting.save(update_fields=["document", "summary"])
+        return waiting  # with what an operator has ticked in it
+    source.syncs.filter(state=SyncState.PLANNED).update(
+        state=SyncState.DISCARDED, ended_at=Now(), ended_by="a later plan"
+    )
+    last = source.syncs.exclude(state=SyncState.FAILED).first()
+    if plan.is_empty and not is_upload and last is not None and not is_new:
+        return last  # read again, and nothing is new: there is nothing to tell
+    state = SyncState.APPLIED if plan.is_empty else SyncState.PLANNED
+    return _record(source, stored, plan, actor, state, _NOWHERE if is_read_here else address)
+
+
+def _is_still_the_plan(waiting: Sync, plan: Plan) -> bool:
+    """Whether a plan that is made now has the changes of one that waits, and nothing was applied after that one."""
+    if waiting.source.syncs.filter(state=SyncState.APPLIED, ended_at__gt=waiting.created_at).exists():
+        return False
+    planned = {one.key: one for one in plan.changes}
+    rows = list(waiting.changes.all()) if waiting.changes.count() == len(planned) else []
+    return bool(rows) and all(row.key in planned and planned[row.key].is_still(row) for row in rows)
 
 
 def read_source(source: Source, *, seconds: float | None = None) -> tuple[bytes, str, Sequence[str]]:
@@ -198,23 +224,22 @@ def apply_sync(
     with tenant_context(tenant_id):
         sync = _planned(Sync.objects.select_related("source", "document").filter(pk=sync_id))
         kept, source, warnings = sync.document, sync.source, sync.summary.get("warnings", [])
-        # A list that a server gave bears its name.
-        server = McpServer.objects.filter(slug=kept.name).first() if source.kind == SourceKind.MCP else None
     kind = source.kind if kept.layer == Layer.EXTRACTION else SourceKind.LIGHTAPI.value
     document = replace(parsed(kind, bytes(kept.content), kept.name), warnings=tuple(warnings))
-    origin = Origin(
-        slug=source.slug, kind=SourceKind(source.kind), name=kept.name, raw=b"",
-        url=kept.name if "://" in kept.name else "", server=server,
-    )  # fmt: skip
+    origin = Origin(slug=source.slug, kind=SourceKind(source.kind), name=kept.name, raw=b"")
     with tenant_context(tenant_id), source_write(source.slug, actor):
         sync = _planned(Sync.objects.filter(pk=sync_id).select_for_update())
+        if sync.document_id != kept.pk:
+            raise WrongSyncState(
+                "The source was read anew just now, and says the same. Apply the plan again."
+            )
         source, reading = _opened(document, origin, lock=True)
         plan = make_plan(source, reading)
         shown = {one.key: one for one in sync.changes.all() if chosen is None or one.pk in chosen}
         changes = _still(plan, shown)
         if not confirm_removals:
             check_removals(removals(changes), plan.active)
-        _save(source, document, origin, reading.layer)
+        _save(source, _Address(sync.url, McpServer.objects.filter(pk=sync.server_uuid).first()))
         write(source, changes, namespace=reading.namespace, actor=actor, progress=progress)
         report = _counted(plan.report, changes)
         sync.state, sync.ended_at, sync.ended_by, sync.summary = (
@@ -264,34 +289,36 @@ def _counted(report: ImportReport, changes: Sequence[Planned]) -> ImportReport:
 
 def discard_sync(*, sync_id: UUID, actor: str) -> None:
     """Gives a plan up; a source that has nothing but this plan goes with it. Raises WrongSyncState, Sync.DoesNotExist."""
-    source = Source.objects.get(syncs=sync_id) if Sync.objects.filter(pk=sync_id).exists() else None
-    if source is None:
-        raise Sync.DoesNotExist
+    source = Sync.objects.select_related("source").get(pk=sync_id).source
     with source_write(source.slug, actor):
         sync = _planned(Sync.objects.filter(pk=sync_id).select_for_update())
-        if not source.endpoints.exists() and source.syncs.count() == 1:
+        if has_only(sync):
             source.delete()
             return
         sync.state, sync.ended_at, sync.ended_by = SyncState.DISCARDED, Now(), actor
         sync.save(update_fields=["state", "ended_at", "ended_by"])
 
 
+def has_only(sync: Sync) -> bool:
+    """Whether the source has nothing but this plan."""
+    source = sync.source
+    return not source.syncs.exclude(pk=sync.pk).exists() and not (
+        source.endpoints.exists() or source.tools.exists()
+    )
+
+
 # --- The source -------------------------------------------------------------------------------------------------------
 @contextmanager
 def source_write(slug: str, actor: str) -> Iterator[None]:
     """One atomic write of a source. One at a time; a second one waits as long as a save would, and is then told so."""
-    try:
-        with services.catalogue_write(actor):
-            with connection.cursor() as cursor:
-                # A thousand tools in one statement may take longer than a page's statements may.
-                cursor.execute("SET LOCAL statement_timeout = '120s'")
-                cursor.execute(
-                    "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))",
-                    [f"source {current_tenant()} {slug}"],
-                )
-            yield
-    except ValidationError as error:
-        raise Invalid(error.message_dict) from error
+    with services.catalogue_write(actor):
+        with connection.cursor() as cursor:
+            # A thousand tools in one statement may take longer than a page's statements may.
+            cursor.execute("SET LOCAL statement_timeout = '120s'")
+            cursor.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"source {current_tenant()} {slug}"]
+            )
+        yield
 
 
 def _opened(document: ParsedDocument, origin: Origin, *, lock: bool = False) -> tuple[Source, Reading]:
@@ -302,7 +329,7 @@ def _opened(document: ParsedDocument, origin: Origin, *, lock: bool = False) -> 
         found = Source.objects.filter(slug=origin.slug)
         source = (found.select_for_update() if lock else found).first()
         if source is None:
-            source = Source(slug=origin.slug, kind=origin.kind, server=origin.server)
+            source = Source(slug=origin.slug, kind=origin.kind)
             # The address was good enough to be fetched from; a form's idea of one has no host without a dot.
             source.full_clean(exclude=["tenant", "url", "title"])
     except ValidationError as error:
@@ -316,18 +343,32 @@ def _opened(document: ParsedDocument, origin: Origin, *, lock: bool = False) -> 
     return source, Reading(document, layer, namespace, origin.whole)
 
 
-def _save(source: Source, document: ParsedDocument, origin: Origin, layer: Layer) -> None:
-    """Stores a new source, or what the document changes of an old one."""
+class _Address(NamedTuple):
+    """Where a source is read: a URL, an MCP server, or neither."""
+
+    url: str = ""
+    server: McpServer | None = None
+
+
+_NOWHERE = _Address()
+
+
+def _address(origin: Origin, source: Source, layer: Layer) -> _Address:
+    """The one that the document gives its source: what describes it in another layer stands elsewhere."""
+    if source.is_new or layer == layers.base_layer(source.kind):
+        return _Address("" if origin.server else origin.url, origin.server)
+    return _NOWHERE
+
+
+def _save(source: Source, address: _Address) -> None:
+    """Stores a new source, or what its document calls an old one; it is read at this address from now on, if it is one."""
+    if any(address):
+        source.url, source.server = address
     if source.is_new:
-        source.url = origin.url
         source.save(force_insert=True)
         return
-    stored = Source.objects.values("document_title", "url", "server_id").get(pk=source.pk)
-    if origin.server is not None:
-        source.server, source.url = origin.server, ""
-    elif origin.url and layer == layers.base_layer(source.kind):
-        source.server, source.url = None, origin.url
-    if (source.document_title, source.url, source.server_id) != tuple(stored.values()):
+    said = (source.document_title, source.url, source.server_id)
+    if said != Source.objects.values_list("document_title", "url", "server_id").get(pk=source.pk):
         source.updated_at = Now()
         source.save(update_fields=["document_title", "url", "server", "updated_at"])
 
@@ -350,10 +391,18 @@ def _keep_document(
     return kept, True
 
 
-def _record(source: Source, document: SourceDocument, plan: Plan, actor: str, *, state: SyncState) -> Sync:
+def _record(
+    source: Source,
+    document: SourceDocument,
+    plan: Plan,
+    actor: str,
+    state: SyncState,
+    moved_to: _Address = _NOWHERE,
+) -> Sync:
     is_over = state == SyncState.APPLIED
     sync: Sync = Sync.objects.create(
         source=source, document=document, state=state, summary=plan.report.as_dict(), created_by=actor,
+        url=moved_to.url, server_uuid=moved_to.server and moved_to.server.pk,
         **({"ended_at": Now(), "ended_by": actor} if is_over else {}),
     )  # fmt: skip
     rows = [one.row() for one in plan.changes]

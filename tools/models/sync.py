@@ -32,6 +32,9 @@ class Sync(TenantModel):
     state = models.CharField(max_length=10, choices=SyncState.choices, default=SyncState.PLANNED)
     summary = models.JSONField(default=dict)
     error = models.TextField(blank=True, default="")
+    # Where the source is read from once this plan is applied; both empty: where it was.
+    url = models.URLField(max_length=2048, blank=True, default="")
+    server_uuid = models.UUIDField(null=True, blank=True)
     job_id = models.UUIDField(
         null=True, blank=True
     )  # the job that made the plan, or the one that applied it last

@@ -42,7 +42,12 @@ def _sources() -> QuerySet[Any]:
         active_tools=Count("tools", filter=Q(tools__active=True)),
         inactive_tools=Count("tools", filter=Q(tools__active=False)),
         document_version=Subquery(newest.values("version")[:1]),
-        last_sync=Subquery(syncs.order_by("-created_at").values("pk")[:1]),
+        # A failure is over once it was read again.
+        last_sync=Subquery(
+            syncs.exclude(state=SyncState.FAILED, created_at__lt=OuterRef("synced_at"))
+            .order_by("-created_at")
+            .values("pk")[:1]
+        ),
         waiting_sync=Subquery(syncs.filter(state=SyncState.PLANNED).order_by("-created_at").values("pk")[:1]),
     )
     return found

@@ -275,13 +275,12 @@ def discard(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
         messages.success(request, "The plan was discarded; nothing was changed.")
         is_left = type(found.source).objects.filter(pk=pk).exists()
         return redirect("source", pk=pk) if is_left else redirect("source-list")
-    first = not found.source.syncs.exclude(pk=found.pk).exists() and not found.source.tools.exists()
     question = {
         "title": "Discard this plan?",
         "effect": "None of its changes is made. "
         + (
             "The source was new with it and goes too."
-            if first
+            if syncs.has_only(found)
             else "The source stays as it is, and the plan stays in its history."
         ),
         "action": request.path,
@@ -308,6 +307,7 @@ def plan_again(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
             slug=found.source.slug,
             kind=found.source.kind if document.layer == Layer.EXTRACTION else SourceKind.LIGHTAPI,
             actor=actor(request),
+            is_stored=True,
         )
     except (DocumentRefused, CatalogueError) as error:
         messages.error(request, str(error))
