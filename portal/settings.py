@@ -135,6 +135,7 @@ CELERY_BEAT_SCHEDULE = {
     },
     "start-due-syncs": {"task": "tools.tasks.start_due_syncs", "schedule": 60, "options": {"expires": 50}},
     "prune-jobs": {"task": "portal.tasks.prune_jobs", "schedule": 86_400, "options": {"expires": 80_000}},
+    "prune-syncs": {"task": "tools.tasks.prune_syncs", "schedule": 86_400, "options": {"expires": 80_000}},
 }
 
 # --- Jobs -----------------------------------------------------------------------------------------------------------
@@ -200,6 +201,7 @@ MCP_COMMANDS_FILE = env.text("MCP_COMMANDS_FILE", "")
 SYNC_MAX_REMOVED = env.number(
     "SYNC_MAX_REMOVED", 0.2, low=0, high=1
 )  # of a source's tools, without being asked
+SYNCS_KEPT = env.integer("SYNCS_KEPT", 100, low=1, high=100_000)  # of each source, with their documents
 # Only variables that begin with this may be sent to MCP servers as headers: operators name them (docs/mcp-import.md).
 MCP_SECRET_PREFIX = env.text("MCP_SECRET_PREFIX", "MCP_SECRET_")
 MCP_SECONDS = env.number("MCP_SECONDS", 60, low=1, high=600)  # from a server's start to its whole list

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from tools.imports import schedule
+from tools.imports import pruning, schedule
 
 
 @shared_task(name="tools.tasks.start_due_syncs", ignore_result=True)
 def start_due_syncs() -> None:
     """Reads sources anew whose schedule says so."""
     schedule.start_due_syncs()
+
+
+@shared_task(name="tools.tasks.prune_syncs", ignore_result=True)
+def prune_syncs() -> None:
+    """Forgets all but the newest syncs of each source, with their documents."""
+    pruning.prune_syncs()
