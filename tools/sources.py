@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from embeddings import wishes
 from tools import embedding
 from tools.errors import Invalid
-from tools.imports.syncs import INTERVALS, source_write
+from tools.imports.records import INTERVALS, source_write
 from tools.models import McpServer, Schedule, Source, SourceKind, SyncState
 from tools.services import catalogue_write
 

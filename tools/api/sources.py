@@ -31,6 +31,7 @@ from tools.api.versions import etag_of, require_seen
 from tools.errors import Invalid
 from tools.imports import sandbox, syncs
 from tools.imports.jobs import APPLY
+from tools.imports.records import Origin, source_write
 from tools.imports.service import slug_of
 from tools.models import McpServer, Source, SourceKind, SyncState
 
@@ -155,7 +156,7 @@ class SourceListView(APIView):
                 return _import_as_job(
                     request, found, slug=slug, kind=kind, confirmed=given["confirm_removals"]
                 )
-            origin = syncs.Origin(
+            origin = Origin(
                 slug=slug,
                 kind=SourceKind(document.kind),
                 name=found.name,
@@ -229,7 +230,7 @@ class SourceView(APIView):
             tenant_context(caller.tenant_id),
             as_problems(),
             # As a sync does: first the source's lock, then its row.
-            syncs.source_write(slug, actor_of(caller)),
+            source_write(slug, actor_of(caller)),
         ):
             source = find_source(slug, Source.objects.select_for_update())
             require_seen(request, source)

@@ -23,8 +23,8 @@ from tools.errors import CatalogueError, Invalid
 from tools.imports import entries, jsonl, sandbox
 from tools.imports.apply import MANY
 from tools.imports.entries import Entry, ToolKey
+from tools.imports.records import INTERVALS
 from tools.imports.specs import DocumentRefused
-from tools.imports.syncs import INTERVALS
 from tools.models import Endpoint, ManualOverride, McpServer, Schedule, Source, Tool
 
 CHUNK = 200

@@ -12,7 +12,7 @@ from portal.jobs import services as jobs
 from portal.jobs.errors import JobError
 from portal.tenancy.context import tenant_context, tenant_ids
 from tools.imports.jobs import SYNC
-from tools.imports.syncs import INTERVALS
+from tools.imports.records import INTERVALS
 from tools.models import Schedule, Source
 
 log = logging.getLogger(__name__)

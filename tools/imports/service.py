@@ -12,8 +12,8 @@ from portal.tenancy.context import tenant_context
 from tools.errors import CatalogueError
 from tools.imports import sandbox, syncs
 from tools.imports.plan import ImportReport
+from tools.imports.records import Origin
 from tools.imports.specs import DocumentRefused
-from tools.imports.syncs import Origin
 from tools.models import McpServer, SourceKind
 
 SLUG_LENGTH = 100

@@ -6,65 +6,38 @@ lock. Whatever fails leaves the source as it was.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import NamedTuple
 from uuid import UUID
 
-from django.core.exceptions import ValidationError
-from django.db import connection
-from django.db.models import F
 from django.db.models.functions import Now
 
-from portal.tenancy.context import current_tenant, tenant_context
-from tools import servers, services
-from tools.errors import CatalogueError, Invalid, Outgrown, SyncFailed, WrongSyncState
-from tools.imports import fetch, layers, mcp_server, sandbox
+from portal.tenancy.context import tenant_context
+from tools import servers
+from tools.errors import Outgrown, SyncFailed, WrongSyncState
+from tools.imports import fetch, mcp_server, sandbox
 from tools.imports.apply import Progress, check_removals, removals, write
 from tools.imports.fetch import FetchRefused
-from tools.imports.plan import ImportReport, Plan, Planned, Reading, make_plan
-from tools.imports.specs import DocumentRefused, ParsedDocument
-from tools.models import (
-    Action,
-    Layer,
-    McpServer,
-    Schedule,
-    Source,
-    SourceDocument,
-    SourceKind,
-    Sync,
-    SyncChange,
-    SyncState,
-    Tool,
+from tools.imports.plan import ImportReport, Plan, Planned, make_plan
+from tools.imports.records import (
+    NOWHERE,
+    Address,
+    Origin,
+    address_of,
+    keep_document,
+    note_failure,
+    note_success,
+    open_source,
+    record_sync,
+    save_source,
+    source_write,
 )
+from tools.imports.specs import DocumentRefused, ParsedDocument
+from tools.models import Action, Layer, McpServer, Source, SourceKind, Sync, SyncChange, SyncState
 
-INTERVALS = {
-    Schedule.HOURLY: timedelta(hours=1),
-    Schedule.DAILY: timedelta(days=1),
-    Schedule.WEEKLY: timedelta(weeks=1),
-}
-_FIRST_RETRY = timedelta(minutes=5)
 REQUEST_SECONDS = 30.0
 """For reading a source within a request: parsing and comparing need the rest of the minute that it has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a document came from and how its source is called."""
-
-    slug: str
-    kind: SourceKind  # of the source, if it is a new one
-    name: str  # of the file, or the URL
-    raw: bytes
-    # Where the source is read from in future; both empty: where it was.
-    url: str = ""
-    server: McpServer | None = None
-    namespace: str = ""  # of the tools; the slug where it is empty
-    whole: bool = True  # what the document no longer has is removed; a file of tools only adds and changes
 
 
 # --- At once ----------------------------------------------------------------------------------------------------------
@@ -79,23 +52,23 @@ def apply_document(
     """Plans the document in the current tenant and applies it. Raises CatalogueError and DocumentRefused; then, and in a dry
     run, nothing is stored."""
     if dry_run:
-        plan = make_plan(*_opened(document, origin))
+        plan = make_plan(*open_source(document, origin))
         plan.report.dry_run = True
         return plan.report
     with source_write(origin.slug, actor):
-        source, reading = _opened(document, origin, lock=True)
+        source, reading = open_source(document, origin, lock=True)
         plan = make_plan(source, reading)
         if not confirm_removals:
             check_removals(plan.report.removed, plan.active)
-        address = _address(origin, source, reading.layer)
-        _save(source, address)
-        stored, is_new = _keep_document(source, document, origin, reading.layer, plan.report)
+        address = address_of(origin, source, reading.layer)
+        save_source(source, address)
+        stored, is_new = keep_document(source, document, origin, reading.layer, plan.report)
         write(source, plan.changes, namespace=reading.namespace, actor=actor)
         is_news = is_new or not plan.is_empty
         if (is_news or source.failures) and any(address):
-            _note_success(source)
+            note_success(source)
         if is_news:
-            _record(source, stored, plan, actor, SyncState.APPLIED)
+            record_sync(source, stored, plan, actor, SyncState.APPLIED)
     return plan.report
 
 
@@ -133,11 +106,11 @@ def plan_source(*, tenant_id: UUID, source_id: UUID, actor: str) -> Sync:
         document = parsed(source.kind, raw, name, warnings)
     except (FetchRefused, DocumentRefused) as error:
         with tenant_context(tenant_id), source_write(source.slug, actor):
-            _note_failure(_still_there(source), str(error), actor)
+            note_failure(_still_there(source), str(error), actor)
         raise SyncFailed(str(error)) from error
     origin = Origin(slug=source.slug, kind=SourceKind(source.kind), name=name, raw=raw)
     with tenant_context(tenant_id), source_write(source.slug, actor):
-        _note_success(_still_there(source))
+        note_success(_still_there(source))
         return _plan(document, origin, actor, is_upload=False)
 
 
@@ -149,16 +122,16 @@ def _still_there(source: Source) -> Source:
 
 def _plan(document: ParsedDocument, origin: Origin, actor: str, *, is_upload: bool = True) -> Sync:
     """Of an upload there is always something to tell: that it was looked at. Needs the source's lock."""
-    source, reading = _opened(document, origin, lock=True)
+    source, reading = open_source(document, origin, lock=True)
     plan = make_plan(source, reading)
-    address = _address(origin, source, reading.layer)
-    is_read_here = address == _Address(source.url, source.server)
+    address = address_of(origin, source, reading.layer)
+    is_read_here = address == Address(source.url, source.server)
     if source.is_new or plan.is_empty:
-        _save(source, address)
+        save_source(source, address)
         is_read_here = True
-    stored, is_new = _keep_document(source, document, origin, reading.layer, plan.report)
+    stored, is_new = keep_document(source, document, origin, reading.layer, plan.report)
     if any(address) and is_read_here:
-        _note_success(source)
+        note_success(source)
     waiting = source.syncs.filter(state=SyncState.PLANNED).first()
     if waiting is not None and not is_upload and _is_still_the_plan(waiting, plan):
         waiting.document, waiting.summary = stored, plan.report.as_dict()
@@ -171,7 +144,7 @@ def _plan(document: ParsedDocument, origin: Origin, actor: str, *, is_upload: bo
     if plan.is_empty and not is_upload and last is not None and not is_new:
         return last  # read again, and nothing is new: there is nothing to tell
     state = SyncState.APPLIED if plan.is_empty else SyncState.PLANNED
-    return _record(source, stored, plan, actor, state, _NOWHERE if is_read_here else address)
+    return record_sync(source, stored, plan, actor, state, NOWHERE if is_read_here else address)
 
 
 def _is_still_the_plan(waiting: Sync, plan: Plan) -> bool:
@@ -233,13 +206,13 @@ def apply_sync(
             raise WrongSyncState(
                 "The source was read anew just now, and says the same. Apply the plan again."
             )
-        source, reading = _opened(document, origin, lock=True)
+        source, reading = open_source(document, origin, lock=True)
         plan = make_plan(source, reading)
         shown = {one.key: one for one in sync.changes.all() if chosen is None or one.pk in chosen}
         changes = _still(plan, shown)
         if not confirm_removals:
             check_removals(removals(changes), plan.active)
-        _save(source, _Address(sync.url, McpServer.objects.filter(pk=sync.server_uuid).first()))
+        save_source(source, Address(sync.url, McpServer.objects.filter(pk=sync.server_uuid).first()))
         write(source, changes, namespace=reading.namespace, actor=actor, progress=progress)
         report = _counted(plan.report, changes)
         sync.state, sync.ended_at, sync.ended_by, sync.summary = (
@@ -305,130 +278,3 @@ def has_only(sync: Sync) -> bool:
     return not source.syncs.exclude(pk=sync.pk).exists() and not (
         source.endpoints.exists() or source.tools.exists()
     )
-
-
-# --- The source -------------------------------------------------------------------------------------------------------
-@contextmanager
-def source_write(slug: str, actor: str) -> Iterator[None]:
-    """One atomic write of a source. One at a time; a second one waits as long as a save would, and is then told so."""
-    with services.catalogue_write(actor):
-        with connection.cursor() as cursor:
-            # A thousand tools in one statement may take longer than a page's statements may.
-            cursor.execute("SET LOCAL statement_timeout = '120s'")
-            cursor.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"source {current_tenant()} {slug}"]
-            )
-        yield
-
-
-def _opened(document: ParsedDocument, origin: Origin, *, lock: bool = False) -> tuple[Source, Reading]:
-    """The source, locked against its deletion, with the title that the document gives it, not saved; and what is read of it."""
-    namespace = origin.namespace or origin.slug
-    try:
-        Tool(namespace=namespace).clean_fields(exclude=_ALL_BUT_NAMESPACE)
-        found = Source.objects.filter(slug=origin.slug)
-        source = (found.select_for_update() if lock else found).first()
-        if source is None:
-            source = Source(slug=origin.slug, kind=origin.kind)
-            # The address was good enough to be fetched from; a form's idea of one has no host without a dot.
-            source.full_clean(exclude=["tenant", "url", "title"])
-    except ValidationError as error:
-        raise Invalid(error.message_dict) from error
-    try:
-        layer = layers.layer_of(document, source.kind)
-    except DocumentRefused as error:
-        raise CatalogueError(str(error)) from error
-    if source.is_new or layer == layers.base_layer(source.kind):
-        source.document_title = document.title[:300]
-    return source, Reading(document, layer, namespace, origin.whole)
-
-
-class _Address(NamedTuple):
-    """Where a source is read: a URL, an MCP server, or neither."""
-
-    url: str = ""
-    server: McpServer | None = None
-
-
-_NOWHERE = _Address()
-
-
-def _address(origin: Origin, source: Source, layer: Layer) -> _Address:
-    """The one that the document gives its source: what describes it in another layer stands elsewhere."""
-    if source.is_new or layer == layers.base_layer(source.kind):
-        return _Address("" if origin.server else origin.url, origin.server)
-    return _NOWHERE
-
-
-def _save(source: Source, address: _Address) -> None:
-    """Stores a new source, or what its document calls an old one; it is read at this address from now on, if it is one."""
-    if any(address):
-        source.url, source.server = address
-    if source.is_new:
-        source.save(force_insert=True)
-        return
-    said = (source.document_title, source.url, source.server_id)
-    if said != Source.objects.values_list("document_title", "url", "server_id").get(pk=source.pk):
-        source.updated_at = Now()
-        source.save(update_fields=["document_title", "url", "server", "updated_at"])
-
-
-def _keep_document(
-    source: Source, document: ParsedDocument, origin: Origin, layer: Layer, report: ImportReport
-) -> tuple[SourceDocument, bool]:
-    """The document as the state of its layer, and whether it is another one than before."""
-    sha256 = hashlib.sha256(origin.raw).hexdigest()
-    of_layer = source.documents.filter(layer=layer)
-    if layer == Layer.ENDPOINT:
-        of_layer = of_layer.filter(name=origin.name[:300])
-    newest: SourceDocument | None = of_layer.defer("content").first()
-    if newest is not None and newest.sha256 == sha256:
-        return newest, False
-    kept: SourceDocument = SourceDocument.objects.create(
-        source=source, name=origin.name[:300], version=document.version[:200], layer=layer, sha256=sha256,
-        size=len(origin.raw), content=origin.raw, report=report.as_dict(),
-    )  # fmt: skip
-    return kept, True
-
-
-def _record(
-    source: Source,
-    document: SourceDocument,
-    plan: Plan,
-    actor: str,
-    state: SyncState,
-    moved_to: _Address = _NOWHERE,
-) -> Sync:
-    is_over = state == SyncState.APPLIED
-    sync: Sync = Sync.objects.create(
-        source=source, document=document, state=state, summary=plan.report.as_dict(), created_by=actor,
-        url=moved_to.url, server_uuid=moved_to.server and moved_to.server.pk,
-        **({"ended_at": Now(), "ended_by": actor} if is_over else {}),
-    )  # fmt: skip
-    rows = [one.row() for one in plan.changes]
-    for row in rows:
-        row.sync, row.applied = sync, is_over
-    SyncChange.objects.bulk_create(rows, batch_size=1000)
-    return sync
-
-
-def _note_success(source: Source) -> None:
-    interval = INTERVALS.get(Schedule(source.schedule))
-    Source.objects.filter(pk=source.pk).update(
-        synced_at=Now(), failures=0, last_error="", next_sync_at=Now() + interval if interval else None
-    )
-
-
-def _note_failure(source: Source, error: str, actor: str) -> None:
-    """In the history, and at the source, which is tried again later each time."""
-    interval = INTERVALS.get(Schedule(source.schedule))
-    wait = min(interval, _FIRST_RETRY * 2 ** min(source.failures, 12)) if interval else None
-    Source.objects.filter(pk=source.pk).update(
-        failures=F("failures") + 1, last_error=error, next_sync_at=Now() + wait if wait else None
-    )
-    Sync.objects.create(
-        source=source, state=SyncState.FAILED, error=error, created_by=actor, ended_at=Now(), ended_by=actor
-    )
-
-
-_ALL_BUT_NAMESPACE = {field.name for field in Tool._meta.fields} - {"namespace"}

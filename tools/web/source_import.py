@@ -19,6 +19,7 @@ from tools import servers
 from tools.errors import CatalogueError
 from tools.imports import fetch, mcp_server, sandbox, syncs
 from tools.imports.fetch import FetchRefused
+from tools.imports.records import Origin
 from tools.imports.service import slug_of
 from tools.imports.specs import DocumentRefused
 from tools.models import McpServer, Source, SourceKind, Sync
@@ -99,7 +100,7 @@ def _test(request: PageRequest, given: dict[str, Any]) -> dict[str, Any]:
     seconds = time.monotonic() - begun
     document = syncs.parsed(read.kind or sandbox.ANY, read.raw, read.name, read.warnings)
     kind = SourceKind(document.kind)
-    origin = syncs.Origin(slug=given["source"] or slug_of(read.name), kind=kind, name=read.name, raw=read.raw)
+    origin = Origin(slug=given["source"] or slug_of(read.name), kind=kind, name=read.name, raw=read.raw)
     return {
         "found": document,
         "kind": kind.label,
