@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import resource
 import subprocess
 import sys
@@ -70,6 +71,7 @@ def parse(kind: str, raw: bytes, *, name: str) -> ParsedDocument:
 
 
 def _child(kind: str, name: str) -> int:
+    os.nice(10)  # who waits for an answer comes first
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
