@@ -10,9 +10,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db.models import Q
+
 from tools.imports import layers
 from tools.imports.differences import Differences, field_change
-from tools.imports.projection import tool_fields, unfit, unsaid_fields
+from tools.imports.projection import is_said, tool_fields, unfit, unsaid_fields
+from tools.imports.reading import Warnings
 from tools.imports.specs import EndpointSpec, ParsedDocument
 from tools.models import (
     Action,
@@ -374,7 +377,11 @@ class _Planner:
             self.source.sync_wins,
         )
         planned.fields = list(differences.fields())
-        planned.kept = sorted(set(overrides) - {one["field"] for one in planned.fields})
+        planned.kept = sorted(
+            name
+            for name in overrides.keys() - {one["field"] for one in planned.fields}
+            if not (self.source.sync_wins and is_said(name, spec, self.source))
+        )
         if planned.old_key:
             planned.fields.insert(0, field_change("key", planned.old_key, planned.key))
         if not endpoint.active and endpoint.took_tool_down:
