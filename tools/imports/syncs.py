@@ -25,7 +25,7 @@ from tools.errors import CatalogueError, Invalid, Outgrown, SyncFailed, WrongSyn
 from tools.imports import fetch, layers, mcp_server, sandbox
 from tools.imports.apply import Progress, check_removals, removals, write
 from tools.imports.fetch import FetchRefused
-from tools.imports.plan import ImportReport, Plan, Planned, Reading, make_plan
+from tools.imports.plan import ImportReport, Plan, Planned, Statement, make_plan
 from tools.imports.specs import DocumentRefused, ParsedDocument
 from tools.models import (
     Action,
@@ -294,7 +294,7 @@ def source_write(slug: str, actor: str) -> Iterator[None]:
         raise Invalid(error.message_dict) from error
 
 
-def _opened(document: ParsedDocument, origin: Origin, *, lock: bool = False) -> tuple[Source, Reading]:
+def _opened(document: ParsedDocument, origin: Origin, *, lock: bool = False) -> tuple[Source, Statement]:
     """The source, locked against its deletion, with the title that the document gives it, not saved; and what is read of it."""
     namespace = origin.namespace or origin.slug
     try:
@@ -313,7 +313,7 @@ def _opened(document: ParsedDocument, origin: Origin, *, lock: bool = False) -> 
         raise CatalogueError(str(error)) from error
     if source.is_new or layer == layers.base_layer(source.kind):
         source.document_title = document.title[:300]
-    return source, Reading(document, layer, namespace, origin.whole)
+    return source, Statement(document, layer, namespace, origin.whole)
 
 
 def _save(source: Source, document: ParsedDocument, origin: Origin, layer: Layer) -> None:
