@@ -92,11 +92,4 @@ def unsaid_value(field: str) -> Any:
     return "" if field.startswith(PARAMETER_PREFIX) else Tool._meta.get_field(field).get_default()  # type: ignore[union-attr]
 
 
-def imported_value(tool: Tool, field: str) -> Any:
-    """What the source says today for an overridable field of an endpoint-backed tool."""
-    if tool.endpoint is None or tool.source is None:
-        raise ValueError(f"{tool} has no endpoint, so nothing was imported")
-    return imported_values(tool.endpoint, tool.source).get(field, unsaid_value(field))
-
-
 ENTITY = EmbeddedEntity(type="tool", model=ToolEmbedding, load_texts=load_texts)

@@ -25,17 +25,14 @@ from tools.models import PARAMETER_PREFIX, Endpoint, ManualOverride, Source, Too
 
 UNDO = timedelta(minutes=10)
 _CHUNK = 200
-# Read without the schemas, which are most of an endpoint and say nothing of a field.
-_LIGHT = [
-    field.attname
-    for field in Endpoint._meta.concrete_fields
-    if field.name not in {"input_schema", "output_schema"}
-]
+# What of an endpoint says something of an overridable field; the schemas and layers, which are most of it, do not.
+_TELLING = ("source_id", "name", "description", "tags", "metadata", "deprecated")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """An override against its source: what the source says now, and whether that is no longer what was overruled."""
+    """An override against its source: what the source says now, and whether that is neither what was overruled nor what the
+    operator wrote."""
 
     pk: UUID
     tool_id: UUID
@@ -48,10 +45,10 @@ class Standing:
 
 def standings(overrides: QuerySet[ManualOverride]) -> list[Standing]:
     """How each of them stands, conflicts first, then by tool and field. Three queries, however many there are."""
-    columns = {name: f"tool__endpoint__{name}" for name in _LIGHT}
+    columns = {name: f"tool__endpoint__{name}" for name in _TELLING}
     rows = list(
         overrides.order_by().values(
-            "pk", "tool_id", "tool__name", "field", "made_at", "imported_value", *columns.values()
+            "pk", "tool_id", "tool__name", "field", "made_at", "value", "imported_value", *columns.values()
         )
     )
     sources = Source.objects.in_bulk({row["tool__endpoint__source_id"] for row in rows} - {None})
@@ -73,7 +70,7 @@ def standings(overrides: QuerySet[ManualOverride]) -> list[Standing]:
         found.append(
             Standing(
                 row["pk"], tool_id, row["tool__name"], field, row["made_at"], imported,
-                conflict=imported != row["imported_value"],
+                conflict=imported not in (row["imported_value"], row["value"]),
             )
         )  # fmt: skip
     return sorted(found, key=lambda one: (not one.conflict, one.tool_name, str(one.tool_id), one.field))
@@ -89,7 +86,7 @@ def _parameter_texts(tools: set[UUID]) -> dict[UUID, dict[str, str]]:
 
 
 def conflicts(overrides: QuerySet[ManualOverride]) -> set[UUID]:
-    """The ids of those whose imported value is no longer what their source says."""
+    """The ids of those that are in conflict with what their source says now."""
     return {one.pk for one in standings(overrides) if one.conflict}
 
 

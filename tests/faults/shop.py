@@ -201,8 +201,9 @@ class Shop:
 
     def keep(self, name: str, field: str) -> None:
         tool = self.tools[name]
-        if field in tool.overrides:
-            tool.overrides[field].imported = tool.operation.imported(name).get(field, "")
+        imported = tool.operation.imported(name).get(field, "")
+        if field in tool.overrides and tool.overrides[field].value != imported:
+            tool.overrides[field].imported = imported
 
     def set_active(self, name: str, *, active: bool) -> None:
         tool = self.tools[name]

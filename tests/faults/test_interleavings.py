@@ -417,9 +417,11 @@ def _writes_in_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _activates_all(monkeypatch: pytest.MonkeyPatch) -> None:
     project = apply._Writer._project
-    monkeypatch.setattr(
-        apply._Writer, "_project", lambda self, endpoints, unsaid, _: project(self, endpoints, unsaid, set(endpoints))
-    )  # fmt: skip
+
+    def activates(self: Any, tools: Any, unsaid: Any, _: Any) -> None:
+        project(self, tools, unsaid, set(unsaid))
+
+    monkeypatch.setattr(apply._Writer, "_project", activates)
 
 
 MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

@@ -137,7 +137,7 @@ def test_syn_5_an_edited_field_is_recorded_kept_by_a_sync_in_conflict_then_and_r
     sync_file(tenant, field, second)
     now = Tool.objects.get()
     assert (getattr(now, field), now.pk) == (ours, edited.pk)
-    assert embedding.imported_value(now, field) == second
+    assert [one.imported for one in overrides.standings(ManualOverride.objects.all())] == [second]
     assert overrides.conflicts(ManualOverride.objects.all()) == {override.pk}
 
     overrides.reset_override(pk=now.pk, field=field, actor="rita")
@@ -150,6 +150,29 @@ def test_syn_5_an_edited_field_is_recorded_kept_by_a_sync_in_conflict_then_and_r
 
     sync_file(tenant, field, first)
     assert getattr(Tool.objects.get(), field) == first
+
+
+def test_syn_5_an_override_that_its_source_now_says_itself_is_no_conflict_until_it_moves_on(
+    tenant: Tenant,
+) -> None:
+    sync_file(tenant, "category", "first")
+    edit(category="ours")
+    sync_file(tenant, "category", "ours")
+    assert overrides.conflicts(ManualOverride.objects.all()) == set()
+    sync_file(tenant, "category", "third")
+    assert overrides.conflicts(ManualOverride.objects.all()) == {ManualOverride.objects.get().pk}
+    assert recorded() == {"category": "ours"}
+
+
+def test_syn_5_how_overrides_stand_is_found_without_reading_schemas_or_layers(
+    tenant: Tenant, django_assert_num_queries: Any
+) -> None:
+    import_document(tenant, document("a"))
+    edit(description="Ours.", tags=["ours"], annotations={"readOnlyHint": True})
+    with django_assert_num_queries(2) as queries:
+        overrides.standings(ManualOverride.objects.all())
+    for column in ("layers", "input_schema", "output_schema"):
+        assert not any(f'"{column}"' in query["sql"] for query in queries if "WHERE 1=0" not in query["sql"])
 
 
 EMBEDDED = {

@@ -15,7 +15,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.documents import document, import_document
 from tests.tools.test_imports_again import edit, fingerprints, parse_here, tool
-from tools import sources
+from tools import overrides, sources
 from tools.errors import CatalogueError, Outgrown, RemovalsNeedConfirmation, WrongSyncState
 from tools.imports import sandbox, syncs
 from tools.imports.plan import ImportReport
@@ -295,6 +295,62 @@ def test_syn_4_a_plan_that_was_made_before_the_sync_wins_is_refused_rather_than_
         sources.update_source(pk=sync.source_id, actor="olga", sync_wins=True)
     with nothing_written(committed), pytest.raises(Outgrown):
         apply(committed, sync)
+
+
+def with_limit(text: str) -> Json:
+    """An API with `GET /a`, whose parameter `limit` has this description."""
+    content = document("a")
+    limit = {"name": "limit", "in": "query", "description": text, "schema": {"type": "integer"}}
+    content["paths"]["/a"]["get"]["parameters"] = [limit]
+    return content
+
+
+def test_syn_5_where_syncs_win_a_plan_tells_every_edit_that_is_lost_and_calls_none_of_them_kept(
+    committed: Tenant,
+) -> None:
+    import_document(committed, with_limit("How many."))
+    edit(
+        committed, tags=["mine"], annotations={"readOnlyHint": True}, category="ours",
+        parameter_descriptions={"limit": "Ours."},
+    )  # fmt: skip
+    with tenant_context(committed.pk):
+        sources.update_source(pk=Source.objects.get().pk, actor="olga", sync_wins=True)
+    sync = plan(committed, with_limit("At most."))
+    row = changes(committed, sync)["/a@get"]
+    told = {one["field"]: (one["before"], one["after"], one["override"]) for one in row.fields}
+    assert told == {
+        "tags": (["mine"], ["shop"], "reset"),
+        "annotations": ([], ["removed readOnlyHint"], "reset"),
+        "parameters": ([], ['properties/limit/description: "Ours." → "At most."'], ""),
+        "parameters.limit": ("Ours.", "At most.", "reset"),
+    }
+    assert (row.kept, row.conflict) == (["category"], False)
+    apply(committed, sync)
+    with tenant_context(committed.pk):
+        assert list(ManualOverride.objects.values_list("field", flat=True)) == row.kept
+    assert plan(committed, with_limit("At most.")).state == SyncState.APPLIED
+
+
+@pytest.mark.parametrize("sync_wins", [False, True])
+def test_syn_5_an_edit_that_the_source_now_says_itself_is_no_conflict_and_kept_only_where_it_is(
+    committed: Tenant, *, sync_wins: bool
+) -> None:
+    import_document(committed, with_limit("How many."))
+    edit(committed, description="Ours.", parameter_descriptions={"limit": "Ours too."})
+    with tenant_context(committed.pk):
+        sources.update_source(pk=Source.objects.get().pk, actor="olga", sync_wins=sync_wins)
+    content = with_limit("Ours too.")
+    content["paths"]["/a"]["get"] |= {"description": "Ours.", "tags": ["new"]}
+    sync = plan(committed, content)
+    row = changes(committed, sync)["/a@get"]
+    assert (row.conflict, sync.summary["conflicts"]) == (False, 0)
+    assert not any(one["override"] for one in row.fields)
+    apply(committed, sync)
+    with tenant_context(committed.pk):
+        kept = ManualOverride.objects.order_by("field")
+        assert list(kept.values_list("field", flat=True)) == row.kept
+        assert overrides.conflicts(kept) == set()
+    assert row.kept == ([] if sync_wins else ["description", "parameters.limit"])
 
 
 # --- Removals ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 from django.db import connection
 
@@ -17,6 +18,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.conftest import scaled
 from tests.embeddings.pipeline import in_thread
+from tests.jobs.desk import wait_until
 from tests.tools.documents import document, import_document
 from tests.tools.test_imports_again import edit, parse_here, tool
 from tests.tools.test_imports_refused import together
@@ -141,6 +143,38 @@ def test_syn_4_of_plans_that_are_made_at_once_one_is_left(committed: Tenant) -> 
         [left] = Sync.objects.filter(state=SyncState.PLANNED)
     assert left.pk in {one.pk for one in made}
     apply(committed, left)
+
+
+def test_r16_an_edit_that_activates_a_tool_and_a_sync_that_brings_it_back_never_deadlock(
+    committed: Tenant, admin_database: psycopg.Connection[Any]
+) -> None:
+    """The edit holds the tool and is about to write its endpoint, which the sync wants as well."""
+    import_document(committed, document("a", "b"))
+    import_document(committed, document("b"), confirm_removals=True)
+    sync, holds_the_tool = plan(committed, document("a", "b", a="New.")), threading.Event()
+
+    def when_the_sync_waits(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith('UPDATE "tools_endpoint"'):
+            mine = connection.connection.info.backend_pid
+            holds_the_tool.set()
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid))"
+            wait_until(
+                lambda: admin_database.execute(waiting, [mine]).fetchone() == (1,),
+                "the sync waits for the edit",
+            )
+        return execute(sql, *rest)
+
+    def activate() -> None:
+        with connection.execute_wrapper(when_the_sync_waits):
+            edit(committed, "a", active=True)
+
+    with in_thread(activate):
+        assert holds_the_tool.wait(20)
+        apply(committed, sync)
+    now = tool(committed, "a")
+    assert now.endpoint is not None
+    assert (now.active, now.description) == (True, "New.")
+    assert (now.endpoint.active, now.endpoint.took_tool_down) == (True, False)
 
 
 # --- Deleted meanwhile --------------------------------------------------------------------------------------------------

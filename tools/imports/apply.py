@@ -60,8 +60,8 @@ class _Writer:
 
     def write(self, changes: Sequence[Planned]) -> None:
         self._in_chunks(self._add(), [one for one in changes if one.action == Action.ADD])
-        # In the order of ids, as every write of the catalogue locks its rows.
-        known = sorted((one for one in changes if one.endpoint_id), key=lambda one: str(one.endpoint_id))
+        # In the order of ids, and tools before their endpoints, as every write of the catalogue locks its rows.
+        known = sorted((one for one in changes if one.endpoint_id), key=lambda one: str(one.tool_uuid))
         self._in_chunks(self._change, [one for one in known if one.action in (Action.CHANGE, Action.MOVE)])
         self._in_chunks(self._remove, [one for one in known if one.action == Action.REMOVE])
 
@@ -101,10 +101,7 @@ class _Writer:
 
     def _change(self, chunk: list[Planned]) -> None:
         planned = {one.endpoint_id: one for one in chunk}
-        endpoints = {
-            one.pk: one
-            for one in Endpoint.objects.filter(pk__in=list(planned)).order_by("pk").select_for_update()
-        }
+        tools, endpoints = self._locked(chunk)
         unsaid = {
             pk: unsaid_fields(one, spec)
             for pk, one in endpoints.items()
@@ -113,7 +110,17 @@ class _Writer:
         returning = {one.pk for one in endpoints.values() if one.took_tool_down and not one.active}
         for one in endpoints.values():
             self._update(one, planned[one.pk])
-        self._project(endpoints, unsaid, returning)
+        self._project(tools, unsaid, returning)
+
+    def _locked(self, chunk: list[Planned], **only: bool) -> tuple[list[Tool], dict[UUID | None, Endpoint]]:
+        """The tools of the chunk and its endpoints, in the order in which an edit and a deletion lock them too."""
+        ids = [one.endpoint_id for one in chunk]
+        tools = list(Tool.objects.filter(endpoint_id__in=ids, **only).order_by("pk").select_for_update())
+        found = Endpoint.objects.filter(pk__in=ids).order_by("pk").select_for_update()
+        endpoints: dict[UUID | None, Endpoint] = {one.pk: one for one in found}
+        for tool in tools:
+            tool.endpoint, tool.source = endpoints[tool.endpoint_id], self.source
+        return tools, endpoints
 
     @staticmethod
     def _update(endpoint: Endpoint, planned: Planned) -> None:
@@ -132,22 +139,16 @@ class _Writer:
             Endpoint.objects.filter(pk=endpoint.pk).update(**moved, updated_at=Now())
 
     def _project(
-        self, endpoints: dict[UUID, Endpoint], unsaid: dict[UUID, dict[str, Any]], returning: set[UUID]
+        self, tools: list[Tool], unsaid: dict[UUID | None, dict[str, Any]], returning: set[UUID]
     ) -> None:
-        """Writes the tools of these endpoints where they differ from what the source and the operators say; those whose
-        endpoint is `returning` are active again."""
-        tools = list(
-            Tool.objects.filter(endpoint_id__in=list(endpoints))
-            .order_by("pk")
-            .select_for_update(of=("self",))
-        )
-        for tool in tools:
-            tool.endpoint, tool.source = endpoints[tool.endpoint_id], self.source
+        """Writes the tools where they differ from what the source and the operators say; those whose endpoint is `returning`
+        are active again."""
         overrides = self._overrides(tools)
         for tool in tools:
-            endpoint = endpoints[tool.endpoint_id]
-            fields = unsaid[endpoint.pk] | tool_fields(endpoint, self.source, overrides.get(tool.pk))
-            if endpoint.pk in returning:
+            fields = unsaid[tool.endpoint_id] | tool_fields(
+                tool.endpoint, self.source, overrides.get(tool.pk)
+            )
+            if tool.endpoint_id in returning:
                 fields["active"] = True
             moved = {name: value for name, value in fields.items() if getattr(tool, name) != value}
             for name, value in moved.items():
@@ -177,14 +178,7 @@ class _Writer:
         return kept
 
     def _remove(self, chunk: list[Planned]) -> None:
-        ids = [one.endpoint_id for one in chunk]
-        endpoints = {
-            one.pk: one for one in Endpoint.objects.filter(pk__in=ids).order_by("pk").select_for_update()
-        }
-        tools = list(
-            Tool.objects.filter(endpoint_id__in=ids, active=True)
-            .select_related("endpoint", "source").order_by("pk").select_for_update(of=("self",))
-        )  # fmt: skip
+        tools, endpoints = self._locked(chunk, active=True)
         for tool in tools:
             endpoints[tool.endpoint_id].took_tool_down = True
             tool.active = False

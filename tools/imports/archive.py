@@ -23,7 +23,6 @@ from tools.imports.texts import cut
 FILES_KEY = "x-portal-files"
 MAX_FILES = 1_000
 MAX_ENTRIES = 20_000  # of any kind
-MAX_ENTRIES = 20_000
 MAX_UNPACKED_BYTES = 50 * 1024 * 1024
 _MAGIC = (b"PK\x03\x04", b"\x1f\x8b")
 _SUFFIXES = (".json", ".yaml", ".yml")

@@ -9,7 +9,7 @@ from tools.imports import schema_diff
 from tools.imports.parameter_texts import parameter_descriptions
 from tools.models import PARAMETER_PREFIX, Tool
 
-_SCHEMAS = ("parameters", "output", "annotations")
+SCHEMAS = ("parameters", "output", "annotations")  # of which a change has lines that say what is new in them
 _UNSEEN = ("description_source", "source_protocol")  # bookkeeping: of no interest to who reads a plan
 
 
@@ -26,6 +26,7 @@ class Differences:
     ) -> None:
         self.tool, self.before, self.after = tool, before, after
         self.overrides, self.sync_wins = overrides, sync_wins
+        self._end = "reset" if sync_wins else "conflict"
 
     def fields(self) -> Iterator[dict[str, Any]]:
         """Each as `field_change` has it. What changes of a schema is told in lines. `override` is "conflict" where an operator's
@@ -37,14 +38,8 @@ class Differences:
             old = self._old(name)
             if old == new or (is_overridden and new == self.overrides[name]):
                 continue
-            if name in _SCHEMAS:
-                yield field_change(
-                    name, [], schema_diff.changes(old, new), "conflict" if is_overridden else ""
-                )
-            elif name in self.overrides:
-                yield field_change(name, old, new, "conflict" if is_overridden else "reset")
-            else:
-                yield field_change(name, old, new)
+            before, after = ([], schema_diff.changes(old, new)) if name in SCHEMAS else (old, new)
+            yield field_change(name, before, after, self._end if name in self.overrides else "")
         yield from self._parameter_texts()
 
     def _old(self, name: str) -> Any:
@@ -56,14 +51,14 @@ class Differences:
 
     def _parameter_texts(self) -> Iterator[dict[str, Any]]:
         names = [one for one in self.overrides if one.startswith(PARAMETER_PREFIX)]
-        if not names or self.sync_wins:
+        if not names:
             return
-        before = parameter_descriptions(self.before["parameters"])
+        before = parameter_descriptions(self.tool.parameters if self.sync_wins else self.before["parameters"])
         after = parameter_descriptions(self.after["parameters"])
         for name in names:
             old, new = (texts.get(name.removeprefix(PARAMETER_PREFIX), "") for texts in (before, after))
-            if old != new and new != self.overrides[name]:
-                yield field_change(name, old, new, "conflict")
+            if old != new and (self.sync_wins or new != self.overrides[name]):
+                yield field_change(name, old, new, self._end)
 
 
 def field_change(name: str, before: Any, after: Any, override: str = "") -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tools.imports.specs import DocumentRefused
 from tools.imports.texts import WrittenFloat, cut, without_controls
 from tools.imports.yaml_reader import YamlLimits, YamlReader
 
-MAX_BYTES = 20 * 1024 * 1024
+MAX_BYTES = 20_000_000
 MAX_DEPTH = 64
 MAX_VALUES = 2_000_000
 # Beyond 300 digits a number no longer fits a double, and beyond 4,300 Python refuses to read it at all.

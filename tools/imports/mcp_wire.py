@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-MAX_BYTES = 20 * 1024 * 1024
+MAX_BYTES = 20_000_000
 # A server could repeat what it was given; shorter values are words that texts have anyway.
 _SECRET_LENGTH = 4
 _WORD_LENGTH = 8
@@ -65,7 +65,7 @@ class Wire:
 
 
 def too_large() -> Refused:
-    return Refused(f"The server's answer is larger than {MAX_BYTES // 1_048_576} MB.")
+    return Refused(f"The server's answer is larger than {MAX_BYTES // 1_000_000} MB.")
 
 
 def mended(line: bytes) -> bytes:

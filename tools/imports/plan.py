@@ -10,9 +10,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db.models import Q
+
 from tools.imports import layers
 from tools.imports.differences import Differences, field_change
-from tools.imports.projection import tool_fields, unfit, unsaid_fields
+from tools.imports.projection import is_said, tool_fields, unfit, unsaid_fields
+from tools.imports.reading import Warnings
 from tools.imports.specs import EndpointSpec, ParsedDocument
 from tools.models import (
     Action,
@@ -58,8 +61,8 @@ class ImportReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A parsed document and what of the source it is."""
+class Statement:
+    """A parsed document, and what of the source it speaks of."""
 
     document: ParsedDocument
     layer: Layer
@@ -124,22 +127,22 @@ class Plan:
         return not self.changes
 
 
-def make_plan(source: Source, reading: Reading) -> Plan:
+def make_plan(source: Source, statement: Statement) -> Plan:
     """Compares the document with the source, which may be a new one that is not saved. `source.document_title` is what it will be."""
-    return _Planner(source, reading).plan()
+    return _Planner(source, statement).plan()
 
 
 class _Planner:
     """One plan while it is made: what the source will offer is held against what is there."""
 
-    def __init__(self, source: Source, reading: Reading) -> None:
-        self.source, self.reading, self.document = source, reading, reading.document
+    def __init__(self, source: Source, statement: Statement) -> None:
+        self.source, self.statement, self.document = source, statement, statement.document
         self.report = ImportReport(
             source=source.slug,
             operations=self.document.operations,
             left_out=[asdict(entry) for entry in self.document.left_out],
-            warnings=list(self.document.warnings),
         )
+        self._warnings = Warnings()
         self.known = {one.key: one for one in self._known()}
         # A LightAPI source consists of what other kinds only have beside their documents.
         self._overlays_stand_alone = layers.stands_alone(source.kind)
@@ -167,22 +170,25 @@ class _Planner:
         report.unchanged = len((mentioned & wanted.keys()) - {one.key for one in changes})
         report.conflicts = sum(one.conflict for one in changes)
         report.protected = self._protected(wanted, {one.old_key for one in moved})
+        # A plan that is applied brings those of its first making along.
+        report.warnings = list(dict.fromkeys((*self.document.warnings, *self._warnings.all())))
         return Plan(changes, report, active=sum(one.active for one in self.known.values()))
 
     def _known(self) -> Iterator[Known]:
         if self.source.is_new:
             return
-        rows = self.source.endpoints.values_list(
-            "pk", "key", "content_hash", "active", "metadata__operation_id", "layers"
+        # What the layers say stays in the database: of a large source it is most of what there is.
+        rows = self.source.endpoints.annotate(layered=~Q(layers={})).values_list(
+            "pk", "key", "content_hash", "active", "metadata__operation_id", "layered"
         )
-        for pk, key, content_hash, active, operation_id, said in rows.iterator():
-            yield Known(pk, key, content_hash, active, operation_id, bool(said))
+        for row in rows.iterator():
+            yield Known(*row)
 
     # What the source will offer -----------------------------------------------------------------------------------------
     def _wanted(self) -> tuple[dict[str, Planned], set[str]]:
         """What each endpoint will be, by key, as far as this document decides it; and the keys that it speaks of."""
         specs = self._fit(self.document.endpoints)
-        is_alone = self.reading.layer == self.base and not any(one.layered for one in self.known.values())
+        is_alone = self.statement.layer == self.base and not any(one.layered for one in self.known.values())
         if not is_alone:
             return self._layered(specs)
         wanted = {
@@ -193,7 +199,7 @@ class _Planner:
 
     def _layered(self, specs: Sequence[EndpointSpec]) -> tuple[dict[str, Planned], set[str]]:
         """Every endpoint of the source put together anew from what each of its documents says of it."""
-        base, layer = self.base, self.reading.layer
+        base, layer = self.base, self.statement.layer
         said = self._said
         endpoints = () if self.source.is_new else self.source.endpoints.iterator(chunk_size=CHUNK)
         for endpoint in endpoints:
@@ -204,7 +210,9 @@ class _Planner:
                 # It is there no more; what others wrote about it waits for its return.
                 said[endpoint.key] = {} if self._overlays_stand_alone else stored
                 said[endpoint.key].pop(base, None)
-        known = layers.Bases({key: layers.merged(by_layer)[0] for key, by_layer in said.items() if by_layer})
+        known = layers.Bases(
+            {key: layers.merged(by_layer)[0] for key, by_layer in said.items() if self._is_there(by_layer)}
+        )
         mentioned: set[str] = set()
         for spec in specs:
             key: str | None = spec.key
@@ -223,13 +231,18 @@ class _Planner:
                     by_layer.pop(layer, None)
         wanted: dict[str, Planned] = {}
         for key, by_layer in said.items():
-            if base in by_layer or (by_layer and self._overlays_stand_alone):
+            if self._is_there(by_layer):
                 wanted[key] = self._merged(key, by_layer)
         return wanted, mentioned
 
+    def _is_there(self, by_layer: Mapping[Layer, EndpointSpec]) -> bool:
+        """Whether what the layers say of an endpoint makes one of it; of one that has vanished, others may still say something."""
+        return self.base in by_layer or bool(by_layer and self._overlays_stand_alone)
+
     def _merged(self, key: str, by_layer: Mapping[Layer, EndpointSpec]) -> Planned:
         spec, warnings = layers.merged(by_layer)
-        self.report.warnings += [one for one in warnings if one not in self.report.warnings]
+        for sentence in warnings:
+            self._warnings.add(sentence)
         if by_layer.keys() == {self.base}:
             return Planned(Action.ADD, key, spec, spec.content_hash(), name=spec.name)
         stored = {layer.value: layers.as_json(one) for layer, one in by_layer.items()}
@@ -238,7 +251,7 @@ class _Planner:
 
     @property
     def _is_whole(self) -> bool:
-        return self.reading.whole and self.document.complete
+        return self.statement.whole and self.document.complete
 
     def _fit(self, specs: Sequence[EndpointSpec]) -> list[EndpointSpec]:
         reasons = {spec.key: unfit(spec) for spec in specs}
@@ -254,7 +267,7 @@ class _Planner:
         """Leaves out what has the verbatim id of another source's tool: ids of a file are not ours to bend."""
         if self.source.kind != SourceKind.MANUAL:
             return
-        namespace = self.reading.namespace
+        namespace = self.statement.namespace
         same_id = Tool.objects.filter(namespace=namespace, tool_id__in=wanted.keys() - self.known.keys())
         for key in same_id.values_list("tool_id", flat=True):
             del wanted[key]
@@ -312,17 +325,17 @@ class _Planner:
         )
 
     def _removed(self, gone: list[Known]) -> list[Planned]:
-        tools = dict(
-            Tool.objects.filter(endpoint__in=[one.pk for one in gone]).values_list("endpoint_id", "pk")
-        )
-        names = dict(Tool.objects.filter(pk__in=tools.values()).values_list("pk", "name"))
-        return [
-            Planned(
-                Action.REMOVE, one.key, None, endpoint_id=one.pk, tool_uuid=tools.get(one.pk),
-                name=names.get(tools.get(one.pk), one.key),
+        found = Tool.objects.filter(endpoint__in=[one.pk for one in gone])
+        tools = {
+            endpoint: (pk, name) for endpoint, pk, name in found.values_list("endpoint_id", "pk", "name")
+        }
+        removed = []
+        for one in gone:
+            tool_uuid, name = tools.get(one.pk, (None, one.key))
+            removed.append(
+                Planned(Action.REMOVE, one.key, None, endpoint_id=one.pk, tool_uuid=tool_uuid, name=name)
             )
-            for one in gone
-        ]  # fmt: skip
+        return removed
 
     def _tools_may_differ(self) -> bool:
         if self.source.is_new or self.source.kind == SourceKind.MANUAL:
@@ -374,7 +387,11 @@ class _Planner:
             self.source.sync_wins,
         )
         planned.fields = list(differences.fields())
-        planned.kept = sorted(set(overrides) - {one["field"] for one in planned.fields})
+        planned.kept = sorted(
+            name
+            for name in overrides.keys() - {one["field"] for one in planned.fields}
+            if not (self.source.sync_wins and is_said(name, spec, self.source))
+        )
         if planned.old_key:
             planned.fields.insert(0, field_change("key", planned.old_key, planned.key))
         if not endpoint.active and endpoint.took_tool_down:

@@ -20,7 +20,7 @@ from portal.tenancy.context import current_tenant
 from tools import services
 from tools.errors import CatalogueError, Invalid
 from tools.imports import layers
-from tools.imports.plan import ImportReport, Plan, Reading
+from tools.imports.plan import ImportReport, Plan, Statement
 from tools.imports.specs import DocumentRefused, ParsedDocument
 from tools.models import (
     Layer,
@@ -71,7 +71,7 @@ def source_write(slug: str, actor: str) -> Iterator[None]:
         yield
 
 
-def open_source(document: ParsedDocument, origin: Origin, *, lock: bool = False) -> tuple[Source, Reading]:
+def open_source(document: ParsedDocument, origin: Origin, *, lock: bool = False) -> tuple[Source, Statement]:
     """The source, locked against its deletion, with the title that the document gives it, not saved; and what is read of it."""
     namespace = origin.namespace or origin.slug
     try:
@@ -90,7 +90,7 @@ def open_source(document: ParsedDocument, origin: Origin, *, lock: bool = False)
         raise CatalogueError(str(error)) from error
     if source.is_new or layer == layers.base_layer(source.kind):
         source.document_title = document.title[:300]
-    return source, Reading(document, layer, namespace, origin.whole)
+    return source, Statement(document, layer, namespace, origin.whole)
 
 
 class Address(NamedTuple):

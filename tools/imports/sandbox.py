@@ -18,6 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,6 +37,7 @@ TOOLS, ANY = "tools", "any"
 KINDS = (*READERS, TOOLS, ANY)
 REFUSED = 3
 _LIMIT_WORDS = (b"MemoryError", b"File too large")
+_EXPONENT_FROM = 1e16
 # A key that no document can hold, since control characters are removed: its value is the number of something shared.
 _SHARED = "\0"
 
@@ -132,6 +134,13 @@ def _fields(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
+def _number(written: str) -> float | int:
+    """As jsonb gives it back: an integer with all its digits where Python writes an exponent, and no zero below zero. Else
+    what was read and what is stored would differ for ever."""
+    number = float(written)
+    return int(Decimal(written)) if abs(number) >= _EXPONENT_FROM else number or 0.0
+
+
 def _read(lines: Iterable[bytes]) -> ParsedDocument:
     shared: list[Any] = []
     endpoints: list[EndpointSpec] = []
@@ -140,7 +149,7 @@ def _read(lines: Iterable[bytes]) -> ParsedDocument:
         return shared[value[_SHARED]] if _SHARED in value else value
 
     for line in lines:
-        value = json.loads(line, object_hook=unpacked)
+        value = json.loads(line, object_hook=unpacked, parse_float=_number)
         if isinstance(value, list):
             shared += value
         elif "document" not in value:

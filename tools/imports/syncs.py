@@ -56,14 +56,14 @@ def apply_document(
         plan.report.dry_run = True
         return plan.report
     with source_write(origin.slug, actor):
-        source, reading = open_source(document, origin, lock=True)
-        plan = make_plan(source, reading)
+        source, statement = open_source(document, origin, lock=True)
+        plan = make_plan(source, statement)
         if not confirm_removals:
             check_removals(plan.report.removed, plan.active)
-        address = address_of(origin, source, reading.layer)
+        address = address_of(origin, source, statement.layer)
         save_source(source, address)
-        stored, is_new = keep_document(source, document, origin, reading.layer, plan.report)
-        write(source, plan.changes, namespace=reading.namespace, actor=actor)
+        stored, is_new = keep_document(source, document, origin, statement.layer, plan.report)
+        write(source, plan.changes, namespace=statement.namespace, actor=actor)
         is_news = is_new or not plan.is_empty
         if (is_news or source.failures) and any(address):
             note_success(source)
@@ -122,14 +122,14 @@ def _still_there(source: Source) -> Source:
 
 def _plan(document: ParsedDocument, origin: Origin, actor: str, *, is_upload: bool = True) -> Sync:
     """Of an upload there is always something to tell: that it was looked at. Needs the source's lock."""
-    source, reading = open_source(document, origin, lock=True)
-    plan = make_plan(source, reading)
-    address = address_of(origin, source, reading.layer)
+    source, statement = open_source(document, origin, lock=True)
+    plan = make_plan(source, statement)
+    address = address_of(origin, source, statement.layer)
     is_read_here = address == Address(source.url, source.server)
     if source.is_new or plan.is_empty:
         save_source(source, address)
         is_read_here = True
-    stored, is_new = keep_document(source, document, origin, reading.layer, plan.report)
+    stored, is_new = keep_document(source, document, origin, statement.layer, plan.report)
     if any(address) and is_read_here:
         note_success(source)
     waiting = source.syncs.filter(state=SyncState.PLANNED).first()
@@ -206,14 +206,14 @@ def apply_sync(
             raise WrongSyncState(
                 "The source was read anew just now, and says the same. Apply the plan again."
             )
-        source, reading = open_source(document, origin, lock=True)
-        plan = make_plan(source, reading)
+        source, statement = open_source(document, origin, lock=True)
+        plan = make_plan(source, statement)
         shown = {one.key: one for one in sync.changes.all() if chosen is None or one.pk in chosen}
         changes = _still(plan, shown)
         if not confirm_removals:
             check_removals(removals(changes), plan.active)
         save_source(source, Address(sync.url, McpServer.objects.filter(pk=sync.server_uuid).first()))
-        write(source, changes, namespace=reading.namespace, actor=actor, progress=progress)
+        write(source, changes, namespace=statement.namespace, actor=actor, progress=progress)
         report = _counted(plan.report, changes)
         sync.state, sync.ended_at, sync.ended_by, sync.summary = (
             SyncState.APPLIED,

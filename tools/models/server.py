@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from portal.tenancy.models import TenantModel
 from tools.models.history import track
 
-SERVER_SLUG_PATTERN = r"^[a-z0-9][a-z0-9._-]*$"
+SLUG_PATTERN = r"^[a-z0-9][a-z0-9._-]*$"
 
 
 class Health(models.TextChoices):
@@ -31,9 +31,7 @@ class McpServer(TenantModel):
     slug = models.CharField(
         max_length=100,
         validators=[
-            RegexValidator(
-                SERVER_SLUG_PATTERN, "Use lower-case letters, digits, dots, dashes and underscores."
-            )
+            RegexValidator(SLUG_PATTERN, "Use lower-case letters, digits, dots, dashes and underscores.")
         ],
     )
     title = models.CharField(max_length=300, blank=True, default="")

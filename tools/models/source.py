@@ -11,9 +11,7 @@ from django.db.models.functions import Now
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
 from portal.tenancy.models import TenantModel
 from tools.models.history import track
-from tools.models.server import McpServer
-
-SLUG_PATTERN = r"^[a-z0-9][a-z0-9._-]*$"
+from tools.models.server import SLUG_PATTERN, McpServer
 
 
 class SourceKind(models.TextChoices):

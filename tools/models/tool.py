@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
 
 from django.contrib.postgres.fields import ArrayField
@@ -16,8 +15,6 @@ from tools.models.history import track
 from tools.models.source import Endpoint, Source
 
 TOOL_ID_LENGTH = 200
-# Words that name a route beside `/tools/{id}`, so a tool of that name is reached by its UUID only.
-RESERVED_TOOL_IDS = frozenset({"search", "bulk", "bulk-get", "import"})
 
 # Fields of an endpoint-backed tool that an import fills and an operator may overrule (SYN-5), in the order of the pages.
 # The descriptions of parameters are overruled one by one (models/override.py); what a tool takes and gives is its source's.
@@ -145,8 +142,3 @@ class Tool(TenantModel):
 
     def __str__(self) -> str:
         return self.name
-
-    @property
-    def addressable_by_tool_id(self) -> bool:
-        """Whether URLs may use `tool_id`; otherwise the UUID is the only address."""
-        return self.tool_id not in RESERVED_TOOL_IDS and not re.search(r"[/?#\\\s]", self.tool_id)

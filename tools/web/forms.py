@@ -17,7 +17,7 @@ from portal.tenancy.models import Sensitivity
 from tools.errors import Invalid
 from tools.imports.parameter_texts import parameter_descriptions
 from tools.models import PARAMETER_PREFIX, Lifecycle, Tool, ToolType, Visibility
-from tools.models.source import SLUG_PATTERN
+from tools.models.server import SLUG_PATTERN
 from tools.models.tool import TOOL_ID_LENGTH
 
 # A form of a thousand fields would be refused (DATA_UPLOAD_MAX_NUMBER_FIELDS), and read by nobody.

@@ -11,8 +11,7 @@ from django.conf import settings
 from tools.imports import mcp_server
 from tools.imports.fetch import FetchRefused
 from tools.models import DOCUMENT_KINDS, McpServer, Schedule, Source, SourceKind
-from tools.models.server import SERVER_SLUG_PATTERN
-from tools.models.source import SLUG_PATTERN
+from tools.models.server import SLUG_PATTERN
 from tools.web.forms import LinesField, PlainTextField, PortalForm
 
 _SLUG_ERRORS = {"invalid": "Use lower-case letters, digits, dots, dashes and underscores."}
@@ -183,7 +182,7 @@ class ServerForm(PortalForm):
     """How an MCP server is reached: by a URL, or as a command that the deployment allows."""
 
     slug = forms.RegexField(
-        SERVER_SLUG_PATTERN,
+        SLUG_PATTERN,
         max_length=100,
         label="Name",
         help_text="Short and lower-case.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tools.imports.differences import SCHEMAS
 from tools.models import PARAMETER_PREFIX, Action, SyncChange, SyncState, Tool
 from tools.web.diff import Segment, as_text, word_diff
 from tools.web.embedding_state import Badge
@@ -28,7 +29,6 @@ ACTIONS = {
     ),
     Action.REMOVE: Badge("failed", "Removed", "trash", "Its tool is deactivated, and kept with its edits."),
 }
-_SCHEMAS = ("parameters", "output", "annotations")  # of which a change has lines that say what is new in them
 _LABELS = {
     "parameters": "Input schema",
     "output": "Output schema",
@@ -76,8 +76,8 @@ class ShownChange:
 
 
 def _shown_field(field: str, before: Any, after: Any, override: str) -> ShownField:
-    lines = after if field in _SCHEMAS else []
-    diff = [] if field in _SCHEMAS else word_diff(as_text(before), as_text(after))
+    lines = after if field in SCHEMAS else []
+    diff = [] if field in SCHEMAS else word_diff(as_text(before), as_text(after))
     return ShownField(label_of(field), diff, lines, override)
 
 

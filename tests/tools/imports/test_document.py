@@ -7,9 +7,11 @@ import time
 from typing import Any
 
 import pytest
+from django.conf import settings as portal_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tools.imports import mcp_wire
 from tools.imports.document import MAX_BYTES, load_document
 from tools.imports.specs import DocumentRefused
 from tools.imports.texts import as_text
@@ -132,11 +134,16 @@ def test_one_rule_for_characters_holds_in_keys_and_texts_of_both_formats_SYN_1(r
         (b"[" * 100 + b"]" * 100, "deeper than 64 levels"),
         (b"[" * 100_000, "deeper than 64 levels"),
         (b"- " * 65 + b"a", "deeper than 64 levels"),
-        (b'["' + b"x" * MAX_BYTES + b'"]', "the limit is 20,971,520"),
+        (b'["' + b"x" * MAX_BYTES + b'"]', "the limit is 20,000,000"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_a_reason_to_act_on_SYN_1(raw: bytes, says: str) -> None:
     assert says in refusal(raw)
+
+
+def test_a_document_may_have_as_many_bytes_at_every_door_S10() -> None:
+    assert MAX_BYTES == mcp_wire.MAX_BYTES == portal_settings.DOCUMENT_MAX_BYTES == 20_000_000
+    assert "larger than 20 MB" in str(mcp_wire.too_large())
 
 
 def test_json_with_a_trailing_comma_is_read_with_a_warning_SYN_1() -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from portal.tenancy.models import Tenant
 from tests.tools.documents import import_document
 from tests.tools.imports.documents import OK, document, parse_lightapi, parse_mcp_tools, parse_openapi
 from tools import overrides, services
-from tools.imports import layers, syncs
+from tools.imports import layers, plan, syncs
 from tools.imports.layers import Bases, matched, merged
-from tools.imports.plan import ImportReport
+from tools.imports.plan import NOT_IN_SOURCE, ImportReport
+from tools.imports.reading import MAX_WARNINGS
 from tools.imports.specs import DocumentRefused, EndpointSpec, ParsedDocument
-from tools.models import Endpoint, Layer, Sync, Tool
+from tools.models import Endpoint, Layer, Source, Sync, Tool
 
 PET = {
     "type": "object",
@@ -404,6 +408,90 @@ def test_a_document_adds_no_tool_to_a_source_that_does_not_have_its_operation_sy
     report = described_in(tenant, {**BACKED, "operationId": "noSuchPet"})
     assert (report.operations, report.tools, len(report.left_out)) == (1, 0, 1)
     assert Tool.objects.count() == 2
+
+
+def test_what_layers_say_is_read_by_no_plan_of_a_source_that_has_none_syn_4(tenant: Tenant) -> None:
+    import_document(tenant, SHOP)
+    without = json.loads(SHOP)
+    del without["paths"]["/pets/{petId}"]
+    with CaptureQueriesContext(connection) as queries:
+        report = import_document(tenant, without, dry_run=True)
+    assert (report.removed, report.unchanged) == (1, 1)
+    asked = [query["sql"] for query in queries]
+    assert not any(re.search(r'"layers"( AS "\w+")?(,| FROM)', sql) for sql in asked)
+    # The tools are asked which of them are behind, and once which of them go.
+    assert sum('FROM "tools_tool"' in sql for sql in asked) == 2
+
+
+def test_words_for_an_operation_that_has_vanished_are_left_out_and_said_to_be_syn_3_syn_6(
+    tenant: Tenant,
+) -> None:
+    import_document(tenant, SHOP)
+    described_in(tenant, {**BACKED, "summary": "Of the API"})
+    without = json.loads(SHOP)
+    del without["paths"]["/pets/{petId}"]
+    import_document(tenant, without, confirm_removals=True)
+    report = described_in(tenant, {**BACKED, "summary": "Newer"})
+    assert [(one["reason"]) for one in report.left_out] == [NOT_IN_SOURCE]
+    assert (report.operations, report.tools, report.unchanged) == (1, 0, 0)
+    import_document(tenant, SHOP)
+    assert Tool.objects.get(tool_id="getPet").description == "Of the API"
+
+
+def test_conflicts_of_contract_are_told_up_to_a_number_and_once_each_syn_3_syn_4(tenant: Tenant) -> None:
+    names = [f"op{number:03}" for number in range(MAX_WARNINGS + 50)]
+    listed = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
+    import_document(tenant, listed)
+    added = {"properties": {"page": {}}}
+    operations = {
+        name: {
+            "protocol": "mcp",
+            "kind": "tool",
+            "name": name,
+            "summary": "Does it.",
+            "input": {"schema": added},
+        }
+        for name in names
+    }
+    written = {
+        "lightapi": "0.1.0",
+        "info": {"title": "A", "namespace": "shop", "version": "1.0.0"},
+        "operations": operations,
+    }
+    raw = json.dumps(written).encode()
+    sync = syncs.plan_document(tenant_id=tenant.pk, raw=raw, name="shop.json", actor="olga", slug="shop")
+    assert len(sync.summary["warnings"]) == MAX_WARNINGS + 1
+    assert sync.summary["warnings"][-1] == "… and 50 more."
+    report = syncs.apply_sync(tenant_id=tenant.pk, sync_id=sync.pk, actor="olga")
+    assert report.warnings == sync.summary["warnings"]
+
+
+def test_a_number_that_the_database_writes_otherwise_is_no_change_syn_3_syn_4(tenant: Tenant) -> None:
+    """jsonb returns 1e16 as an integer with all its digits, and the zero below zero as zero."""
+    content = json.loads(SHOP)
+    limit = content["paths"]["/pets/{petId}"]["get"]["parameters"][1]["schema"]
+    for number in (
+        "1.7976931348623157e+308",
+        "-1e16",
+        "123456789012345678.0",
+        "-0.0",
+        "1e-320",
+        "1e5",
+        "0.1",
+    ):
+        limit["maximum"] = 0
+        raw = json.dumps(content).replace('"maximum": 0', f'"maximum": {number}').encode()
+        import_document(tenant, raw)
+        described_in(tenant, {**BACKED, "summary": f"Below {number}"})
+        assert import_document(tenant, raw).changed == 0, number
+        Source.objects.update(sync_wins=True)
+        assert import_document(tenant, raw).changed == 0, number
+        Source.objects.update(sync_wins=False)
+        # Without words of others beside it the endpoint itself is read, not what is kept of a layer.
+        described_in(tenant, {"protocol": "http", "source": "shop", "operationId": "addPet"})
+        stored = Endpoint.objects.get(key="/pets/{petId}@get")
+        assert import_document(tenant, raw).changed == 0, number
+        assert plan.spec_of(stored).content_hash() == stored.content_hash, number
 
 
 def test_in_a_source_of_its_own_an_operation_is_a_tool_and_one_endpoint_leaves_the_others_alone_syn_3(

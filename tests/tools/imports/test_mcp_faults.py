@@ -128,7 +128,7 @@ def test_case_33_a_list_that_changes_between_two_pages_is_read_anew_SYN_2(server
 
 
 # --- Size, time and memory ------------------------------------------------------------------------------------------
-TOO_LARGE = f"The server's answer is larger than {MAX_BYTES // 1_048_576} MB."
+TOO_LARGE = f"The server's answer is larger than {MAX_BYTES // 1_000_000} MB."
 
 
 @pytest.mark.parametrize("way", [result, event])
