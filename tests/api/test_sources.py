@@ -19,6 +19,7 @@ from tests.document_server import DocumentServer, document_server
 from tests.tools.documents import document
 from tests.tools.imports import mcp_servers
 from tools import servers
+from tools.imports.service import import_tools
 from tools.models import McpServer, Source, SourceDocument, Tool
 
 SOURCES = "/api/v1/sources"
@@ -157,6 +158,25 @@ def test_syn_5_settings_are_changed_under_if_match(committed: Tenant) -> None:
     for wrong in ({"schedule": "often"}, {"kind": "mcp"}, {"title": "x" * 301}):
         assert_problem(patch(client, "shop", etag, **wrong), 400, "validation_error")
     assert client.get(address)["ETag"] == etag
+
+
+def test_syn_4_a_file_of_tools_has_no_address_to_be_read_from(committed: Tenant) -> None:
+    client = make_api(committed)
+    import_tools(tenant_id=committed.pk, raw=b'{"id": "t"}', name="ours.jsonl", actor="olga")
+    etag = client.get(f"{SOURCES}/ours")["ETag"]
+    for wrong in (
+        {"url": "https://example.com/a.json"},
+        {"schedule": "daily", "url": "https://example.com/"},
+    ):
+        refused = assert_problem(patch(client, "ours", etag, **wrong), 422, "validation_error")
+        assert {one["pointer"] for one in refused["errors"]} == {f"/{name}" for name in wrong}
+    with tenant_context(committed.pk):
+        Source.objects.update(url="https://example.com/")  # as one may be stored from before
+    assert_problem(client.post(f"{SOURCES}/ours/test"), 409, "conflict")
+    assert_problem(client.post(f"{SOURCES}/ours/sync"), 422, "validation_error")
+    renamed = patch(client, "ours", client.get(f"{SOURCES}/ours")["ETag"], title="Ours")
+    assert renamed.json()["title"] == "Ours"
+    assert patch(client, "ours", renamed["ETag"], url=None).json()["url"] == ""
 
 
 def test_api_3_only_admin_keys_delete_a_source_and_only_as_it_was_seen(committed: Tenant) -> None:

@@ -21,6 +21,7 @@ from tests.tools.documents import OPENAPI, document, needs_inputs
 from tests.tools.imports import mcp_servers
 from tests.tools.imports.documents import counted_operations
 from tools import services
+from tools.imports.service import import_tools
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncState, Tool
 
 Run = Callable[..., tuple[int, str, str]]
@@ -212,6 +213,10 @@ def test_syn_4_what_cannot_be_read_is_refused_alone_and_is_some_of_all(
     run("import_openapi", server.put("/gone.json", document("b")), "--source", "gone")
     run("import_openapi", write(document("c")), "--source", "typed")
     del server.documents["/gone.json"]
+    import_tools(tenant_id=committed.pk, raw=b'{"id": "t"}', name="ours.jsonl", actor="olga")
+    with tenant_context(committed.pk):
+        Source.objects.filter(slug="ours").update(url="https://example.com/")
+        Tool.objects.filter(tool_id="t").update(active=False)
     code, said, errors = run("sync_source", "gone", "--no-progress", "--json")
     assert (code, errors.strip()) == (3, f"gone: {json.loads(said)['error']}")
     assert "answered 404" in errors

@@ -282,6 +282,7 @@ def test_tools_stand_in_the_order_of_their_bytes(tenant: Tenant, make_tool: Make
 
 
 ENTRY: dict[str, Any] = {"tool_id": "t", "name": "T"}
+SERVER = {"slug": "lab", "url": "https://example.com/mcp"}
 SOURCE = {"slug": "s", "kind": "openapi"}
 ENDPOINT: dict[str, Any] = {"key": "/t@get", "method": "get", "path": "/t", "name": "t"}
 OVERRIDE = {"field": "description", "value": "a", "imported_value": "b", "made_by": "o", "made_at": "2026-01-31T12:00:00Z"}  # fmt: skip
@@ -313,6 +314,10 @@ WRONG: list[tuple[Any, str]] = [
     ({**ENTRY, "source": {"slug": "s", "kind": "soap"}}, "the field source.kind is none of openapi, mcp"),
     ({**ENTRY, "source": {**SOURCE, "url": "javascript:alert(1)"}}, "the field source.url is no address of HTTP"),
     ({**ENTRY, "source": {"slug": "s"}}, "has a source without a slug or a kind"),
+    ({**ENTRY, "tool_id": "n1", "source": {"slug": "n", "kind": "manual", "url": "https://example.com/"}}, "url: A file of tools is imported, and not"),
+    ({**ENTRY, "tool_id": "n2", "source": {"slug": "n", "kind": "openapi", "schedule": "daily"}}, "schedule: The source has no address"),
+    ({**ENTRY, "tool_id": "n3", "source": {"slug": "n", "kind": "mcp", "url": "https://example.com/", "server": SERVER}}, "a URL or an MCP server, not both"),
+    ({**ENTRY, "tool_id": "n4", "source": {"slug": "n", "kind": "openapi", "server": SERVER}}, "Only a source of kind MCP"),
     ({**FOLLOWED, "endpoint": {**ENDPOINT, "key": ""}}, "has an endpoint.key that is empty"),
     ({**FOLLOWED, "endpoint": {**ENDPOINT, "tags": [1]}}, "the field endpoint.tags is not a list of texts"),
     ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"tool": 1}}}, "the field endpoint.metadata.tool is not"),
@@ -349,6 +354,8 @@ def test_a_line_that_does_not_fit_is_left_out_with_its_number_and_the_reason(ten
     for number, (_, reason) in enumerate(WRONG, 3):
         assert reason in found[f"line {number}"]
     assert [tool.tool_id for tool in Tool.objects.all()] == ["good"]
+    assert [source.slug for source in Source.objects.all()] == ["s"]
+    assert not McpServer.objects.exists()
 
 
 def test_a_file_that_a_person_wrote_in_part_is_filled_as_the_portal_does(tenant: Tenant) -> None:

@@ -253,7 +253,7 @@ class SourceTestView(APIView):
     def post(self, request: Request, slug: str) -> Response:
         with tenant_context(caller_of(request).tenant_id):
             source = find_source(slug, Source.objects.select_related("server"))
-        if not source.url and source.server is None:
+        if not source.is_readable:
             raise Problem(
                 409, "The source has no address to be read from: import its document, or give it a URL."
             )

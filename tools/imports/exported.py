@@ -30,6 +30,7 @@ from tools.models import Endpoint, ManualOverride, McpServer, Schedule, Source, 
 CHUNK = 200
 SKIP, UPDATE, FAIL = "skip", "update", "fail"
 ON_CONFLICT = (SKIP, UPDATE, FAIL)
+_SETTINGS_OF_ADDRESS = ("url", "server", "schedule")
 _SETTINGS = ("title", "url", "sync_wins", "schedule", "auto_apply")
 _COLUMNS = (*exports.TOOL_FIELDS, "source", "endpoint")
 _SHOWN = 5
@@ -185,6 +186,9 @@ class _Importer:
             raise ValueError(
                 f"is of a source {given.slug} of kind {given.get_kind_display()}, which is here of kind {found.get_kind_display()}"
             )
+        if found is None:
+            given.server = given_server
+            sources.check_address(given, _SETTINGS_OF_ADDRESS)
         server = self._server(given_server)
         if given_server is not None and server is None:
             given.schedule = Schedule.NEVER  # it has no address now

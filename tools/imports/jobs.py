@@ -39,7 +39,7 @@ def _parse_sync(given: Mapping[str, Any]) -> Arguments:
     source = Source.objects.filter(slug=slug).first() if isinstance(slug, str) and "\0" not in slug else None
     if source is None:
         errors["source"] = ["There is no such source."]
-    elif not source.url and source.server_id is None:
+    elif not source.is_readable:
         errors["source"] = [
             "The source has no address to be read from: import its document, or give it a URL."
         ]

@@ -94,6 +94,11 @@ class Source(TenantModel):
         return str(self.title or self.document_title)
 
     @property
+    def is_readable(self) -> bool:
+        """Whether there is an address to read it anew from."""
+        return self.kind != SourceKind.MANUAL and bool(self.url or self.server_id)
+
+    @property
     def is_new(self) -> bool:
         """Whether it is not stored yet."""
         return self._state.adding

@@ -69,7 +69,7 @@ class Command(JobCommand):
         if not options["all"]:
             return [options["source"]]
         with tenant_context(tenant_id):
-            return list(Source.objects.exclude(url="", server=None).values_list("slug", flat=True))
+            return [source.slug for source in Source.objects.all() if source.is_readable]
 
     def _sync(self, tenant_id: UUID, slug: str, options: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """The exit code and what is told of one source."""
