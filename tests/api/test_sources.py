@@ -77,6 +77,25 @@ def test_sec_2_forbidden_addresses_get_one_answer(agent: APIClient, settings: An
     assert len(said) == 1
 
 
+def test_api_1_what_cannot_be_asked_is_a_422_and_what_takes_too_long_a_504(
+    agent: APIClient, owner: Tenant, settings: Any, tmp_path: Path
+) -> None:
+    for url in ("ftp://example.com/a.json", "https://user:secret@example.com/a.json"):
+        for kind in ("openapi", "mcp"):
+            refused = assert_problem(post(agent, url=url, kind=kind), 422, "unprocessable")
+            assert "secret" not in refused["detail"]
+    mcp_servers.allow(
+        settings, tmp_path, lamps=mcp_servers.plain('{"tools": []}', before="import time; time.sleep(60)\n")
+    )
+    settings.MCP_SECONDS = 1
+    with tenant_context(owner.pk):
+        servers.create_server(actor="test", slug="house", command_id="lamps")
+    slow = assert_problem(post(agent, server="house"), 504, "upstream_timeout")
+    assert slow["detail"].startswith("The server did not answer within 1 s.")
+    settings.MCP_COMMANDS_FILE = ""
+    assert_problem(post(agent, server="house"), 422, "unprocessable")
+
+
 def test_syn_2_the_tools_of_a_server_are_imported_and_the_source_stays_with_it(
     agent: APIClient, owner: Tenant, settings: Any, tmp_path: Path
 ) -> None:

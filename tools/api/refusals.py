@@ -19,7 +19,7 @@ from tools.errors import (
     RemovalsNeedConfirmation,
     StaleVersion,
 )
-from tools.imports.fetch import FetchRefused
+from tools.imports.fetch import FetchRefused, NotAsked, TooSlow
 from tools.imports.specs import DocumentRefused
 
 
@@ -34,6 +34,10 @@ def as_problems() -> Iterator[None]:
         raise _of_job(error) from error
     except DocumentRefused as error:
         raise Problem(422, str(error), code="invalid_source_document") from error
+    except NotAsked as error:
+        raise Problem(422, str(error), code="unprocessable") from error
+    except TooSlow as error:
+        raise Problem(504, str(error), code="upstream_timeout") from error
     except FetchRefused as error:
         raise Problem(502, str(error), code="upstream_error") from error
 
