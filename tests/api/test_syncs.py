@@ -127,6 +127,20 @@ def test_syn_4_a_choice_of_a_plan_is_applied_and_the_rest_is_not(
     }  # fmt: skip
 
 
+def test_syn_4_a_choice_of_nothing_is_refused_and_the_plan_waits(
+    committed: Tenant, client: APIClient, server: DocumentServer
+) -> None:
+    server.put("/shop.json", document("a", "b", "c", "d", "e"))
+    sync = plan(committed, client)
+    every = [one["id"] for one in changes(client, sync).values()]
+    for choice in ({"accept": []}, {"reject": every}):
+        refused = assert_problem(post(client, sync["links"]["apply"], **choice), 422, "validation_error")
+        assert refused["errors"][0]["pointer"] == "/accept"
+    args = {"sync": sync["id"], "changes": []}
+    assert_problem(post(client, "/api/v1/jobs", kind="apply_sync", args=args), 422, "validation_error")
+    assert client.get(sync["links"]["self"]).json()["state"] == "planned"
+
+
 def test_syn_4_all_but_the_rejected_and_all(
     committed: Tenant, client: APIClient, server: DocumentServer
 ) -> None:
@@ -256,7 +270,13 @@ def test_syn_4_a_large_document_is_planned_and_applied_by_a_job(
     assert names(committed) == set("abcde")
     again = upload(client, whole, source="shop")
     assert (again.status_code, again.json()["unchanged"]) == (200, 5)
-    small = upload(client, raw("a"), source="shop")
+    other = raw("v", "w", "x", "y")
+    refused = assert_problem(upload(client, other, source="shop"), 409, "removals_need_confirmation")
+    assert (refused["removed"], refused["active"]) == (5, 5)
+    assert {one["state"] for one in client.get(f"{SHOP}/syncs").json()["results"]} == {"applied"}
+    work(committed, upload(client, other, source="shop", confirm_removals="true"))
+    assert names(committed) == set("vwxy")
+    small = upload(client, raw("v"), source="shop")
     assert_problem(small, 409, "removals_need_confirmation")
 
 

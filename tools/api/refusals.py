@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
+from django.core.exceptions import ObjectDoesNotExist
+from rest_framework.exceptions import NotFound
+
 from portal.conditional import version_etag
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.problems import Problem
@@ -28,6 +31,9 @@ def as_problems() -> Iterator[None]:
     """A block whose services may refuse."""
     try:
         yield
+    except ObjectDoesNotExist as error:
+        # It was there when the request began: somebody was faster.
+        raise NotFound("There is no such thing here any more.") from error
     except CatalogueError as error:
         raise _of_catalogue(error) from error
     except JobError as error:

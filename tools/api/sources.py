@@ -30,6 +30,7 @@ from tools.api.source_serializers import ImportOptionsSerializer, ImportSerializ
 from tools.api.versions import etag_of, require_seen
 from tools.errors import Invalid
 from tools.imports import sandbox, syncs
+from tools.imports.apply import check_removals
 from tools.imports.jobs import APPLY
 from tools.imports.service import slug_of
 from tools.models import McpServer, Source, SourceKind, SyncState
@@ -177,20 +178,23 @@ class SourceListView(APIView):
 def _import_as_job(request: Request, found: _Given, *, slug: str, kind: str, confirmed: bool) -> Response:
     """Plans the document, and lets a job apply that; a document that changes nothing needs none."""
     caller = caller_of(request)
-    sync = syncs.plan_document(
-        tenant_id=caller.tenant_id,
-        raw=found.raw,
-        name=found.name,
-        actor=actor_of(caller),
-        slug=slug,
-        kind=kind,
-        server=found.server,
-        warnings=found.warnings,
-    )
-    if sync.state == SyncState.APPLIED:
-        return Response(sync.summary)
-    args = {"sync": str(sync.pk), "confirm_removals": confirmed}
+    # One transaction: a plan whose removals are not confirmed is not kept, as one in a single request is not.
     with tenant_context(caller.tenant_id):
+        sync = syncs.plan_document(
+            tenant_id=caller.tenant_id,
+            raw=found.raw,
+            name=found.name,
+            actor=actor_of(caller),
+            slug=slug,
+            kind=kind,
+            server=found.server,
+            warnings=found.warnings,
+        )
+        if sync.state == SyncState.APPLIED:
+            return Response(sync.summary)
+        if not confirmed:
+            check_removals(sync.summary["removed"], sync.source.endpoints.filter(active=True).count())
+        args = {"sync": str(sync.pk), "confirm_removals": confirmed}
         return accepted(jobs.start(APPLY, args, by=actor_of(caller)))
 
 

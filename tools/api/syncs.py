@@ -23,10 +23,10 @@ from tools.api.pages import ByKey, NewestFirst, refuse_unknown
 from tools.api.refusals import as_problems, job_address
 from tools.api.source_serializers import ApplySerializer, SyncSerializer
 from tools.api.sources import find_in, find_source
-from tools.errors import Outgrown, WrongSyncState
+from tools.errors import Invalid, Outgrown, WrongSyncState
 from tools.imports import syncs
 from tools.imports.apply import check_removals
-from tools.imports.jobs import APPLY, SYNC
+from tools.imports.jobs import APPLY, NOTHING_CHOSEN, SYNC
 from tools.models import Action, Source, Sync, SyncChange, SyncState
 
 
@@ -182,6 +182,8 @@ def _require_applicable(sync: Sync, changes: QuerySet[SyncChange], *, confirmed:
         raise WrongSyncState(
             f"This sync is over ({sync.get_state_display().lower()}). Plan the source again."
         )
+    if not changes.exists():
+        raise Invalid({"accept": [NOTHING_CHOSEN]})
     later = source.endpoints.filter(updated_at__gt=sync.created_at)
     touched = later.filter(Q(key__in=changes.values("key")) | Q(key__in=changes.values("old_key")))
     if outgrown := list(touched.order_by("key").values_list("key", flat=True)):

@@ -16,6 +16,7 @@ from tools.imports.specs import DocumentRefused
 from tools.models import Source, Sync, SyncState
 
 SYNC, APPLY = "sync_source", "apply_sync"
+NOTHING_CHOSEN = "Nothing is chosen, so there is nothing to apply."
 USUAL_RATE = 300.0
 """Tools a second on two processors; used until a job of the installation has been measured."""
 
@@ -102,6 +103,8 @@ def _parse_apply(given: Mapping[str, Any]) -> Arguments:
     ids = [_uuid(one) for one in changes] if isinstance(changes, list) else []
     if changes is not None and (not isinstance(changes, list) or None in ids):
         errors["changes"] = ["A list of the ids of changes of this sync, or null for all of them, please."]
+    elif changes == []:
+        errors["changes"] = [NOTHING_CHOSEN]
     elif sync is not None and ids and sync.changes.filter(pk__in=ids).count() != len(set(ids)):
         errors["changes"] = ["Not all of these are changes of this sync."]
     confirm = _flag(given, "confirm_removals", errors)
