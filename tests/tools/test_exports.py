@@ -564,11 +564,36 @@ def test_tools_that_somebody_wrote_can_be_told_to_fail_too(
     path = tmp_path / "tools.jsonl"
     path.write_text('{"id": "a"}\n{"id": "b"}\n')
     where = (str(path), "--tenant", committed.slug)
-    code, _, err = run(capsys, "import_tools", *where, "--on-conflict", "fail")
-    assert (code, "for a." in err) == (3, True)
+    code, out, err = run(capsys, "import_tools", *where, "--on-conflict", "fail", "--json")
+    assert (code, json.loads(out)) == (3, {"conflicts": ["a"]})
+    assert err.strip().endswith(
+        "for a. Give them other ids, or leave --on-conflict out to import the others."
+    )
     assert run(capsys, "import_tools", *where)[0] == 1
     with tenant_context(committed.pk):
         assert set(Tool.objects.values_list("tool_id", flat=True)) == {"a", "b"}
+
+
+def test_tools_of_a_source_stay_in_its_namespace(committed: Tenant, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "ours.jsonl"
+    where = (str(path), "--tenant", committed.slug)
+    path.write_text('{"id": "a"}\n')
+    assert run(capsys, "import_tools", *where, "--namespace", "A")[0] == 0
+    path.write_text('{"id": "a", "description": "Newer."}\n{"id": "b"}\n')
+    code, _, err = run(capsys, "import_tools", *where, "--namespace", "B")
+    assert (code, err.strip()) == (
+        3,
+        "The tools of the source ours are in the namespace A. Leave --namespace out, or give the file another --source.",
+    )
+    assert run(capsys, "import_tools", *where)[0] == 0
+    with tenant_context(committed.pk):
+        assert set(Tool.objects.values_list("namespace", "tool_id", "description")) == {
+            ("A", "a", "Newer."),
+            ("A", "b", ""),
+        }
+    assert run(capsys, "import_tools", *where, "--namespace", "B", "--source", "theirs")[0] == 0
+    with tenant_context(committed.pk):
+        assert Tool.objects.filter(namespace="B").count() == 2
 
 
 def test_many_tools_go_out_and_come_in_by_the_thousand(
