@@ -136,7 +136,7 @@ def test_syn_4_the_report_says_what_moved_and_what_is_in_conflict(
 
 
 def test_syn_2_a_command_becomes_a_server_that_the_source_is_synced_from(
-    committed: Tenant, run: Run, settings: Any, tmp_path: Path
+    committed: Tenant, run: Run, settings: Any, tmp_path: Path, write: Callable[..., str]
 ) -> None:
     lamps = '{"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in %r]}'
     mcp_servers.allow(settings, tmp_path, lamps=["false"])
@@ -144,16 +144,27 @@ def test_syn_2_a_command_becomes_a_server_that_the_source_is_synced_from(
     with tenant_context(committed.pk):
         assert not McpServer.objects.exists()
     mcp_servers.allow(settings, tmp_path, lamps=mcp_servers.plain(lamps % ["lamp_on"]))
+    run("import_openapi", write(document("a")), "--source", "taken")
+    assert run("import_mcp", "--command", "lamps", "--source", "taken")[0] == 3
+    assert run("import_mcp", "--command", "lamps", "--dry-run")[0] == 0
+    with tenant_context(committed.pk):
+        assert not McpServer.objects.exists()
     for _ in range(2):
         assert run("import_mcp", "--command", "lamps", "--json")[0] == 0
+        with tenant_context(committed.pk):
+            assert McpServer.objects.get().health == "healthy"
+    mcp_servers.allow(settings, tmp_path, lamps=["false"])
+    assert run("import_mcp", "--command", "lamps")[0] == 3
+    with tenant_context(committed.pk):
+        assert McpServer.objects.get().health == "failing"
     mcp_servers.allow(settings, tmp_path, lamps=mcp_servers.plain(lamps % ["lamp_on", "lamp_off"]))
     code, said, errors = run("sync_source", "lamps", "--apply", "--json", "--no-progress")
     assert (code, json.loads(said)["summary"]["added"]) == (0, 1), errors
     with tenant_context(committed.pk):
         server = McpServer.objects.get()
         assert (server.slug, server.command_id, server.health) == ("lamps", "lamps", "healthy")
-        assert Source.objects.get().server == server
-        assert Tool.objects.count() == 2
+        assert Source.objects.get(slug="lamps").server == server
+        assert Tool.objects.filter(source__slug="lamps").count() == 2
 
 
 def test_syn_4_sync_source_plans_as_a_job_and_applies_when_told(
@@ -221,6 +232,8 @@ def test_syn_4_what_cannot_be_read_is_refused_alone_and_is_some_of_all(
     assert (code, errors.strip()) == (3, f"gone: {json.loads(said)['error']}")
     assert "answered 404" in errors
     assert run("sync_source", "typed", "--no-progress")[0] == 2
+    with tenant_context(committed.pk):
+        assert set(Sync.objects.values_list("created_by", flat=True)) == {"command line", "olga"}
     assert run("sync_source", "nothing", "--no-progress")[0] == 2
     code, said, _ = run("sync_source", "--all", "--no-progress", "--json")
     assert code == 1
