@@ -16,10 +16,10 @@ from portal.jobs.errors import AlreadyRunning, InvalidArguments
 from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import DONE, REFUSED, SOME_FAILED, USAGE
 from portal.tenancy.context import tenant_context
+from tools.imports.command import ACTOR
 from tools.imports.jobs import SYNC
 from tools.models import Action, Source, Sync, SyncChange, SyncState
 
-WHO = "manage.py"
 SHOWN = 20
 _SIGNS = {Action.ADD: "+", Action.CHANGE: "~", Action.MOVE: ">", Action.REMOVE: "-"}
 _COUNTS = ("added", "changed", "moved", "removed", "unchanged", "protected", "conflicts")
@@ -76,7 +76,7 @@ class Command(JobCommand):
         args = {"source": slug, "apply": options["apply"], "confirm_removals": options["confirm_removals"]}
         try:
             with tenant_context(tenant_id):
-                job = services.start(SYNC, args, by=WHO)
+                job = services.start(SYNC, args, by=ACTOR)
                 # In the transaction that made it, or else a worker may be faster.
                 claimed = None if options["detach"] else Job.objects.claim(kinds=[SYNC], pk=job.pk)
         except InvalidArguments as error:
