@@ -104,9 +104,9 @@ _TYPES = (
     ),
     ProblemType(
         "plan_outgrown", 409,
-        "The catalogue is no longer what the plan was made for: another sync, or somebody's edit, came between.",
-        "Discard the plan and sync the source again; the new plan is made for what there is now.",
-        "The catalogue has changed since this plan was made.",
+        "The source was planned again since, so that this plan is no longer for what there is now.",
+        "Look at the newest sync of the source, and apply that one.",
+        "A later plan has taken the place of this one.",
     ),
     ProblemType(
         "precondition_failed", 412,

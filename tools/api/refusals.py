@@ -18,7 +18,6 @@ from tools.errors import (
     Invalid,
     ManagedBySource,
     NameTaken,
-    Outgrown,
     RemovalsNeedConfirmation,
     StaleVersion,
 )
@@ -65,7 +64,6 @@ _CONFLICTS: dict[type[CatalogueError], str] = {
     Busy: "busy",
     ManagedBySource: "managed_by_source",
     NameTaken: "name_taken",
-    Outgrown: "plan_outgrown",
 }
 
 
