@@ -104,9 +104,9 @@ _TYPES = (
     ),
     ProblemType(
         "plan_outgrown", 409,
-        "The catalogue is no longer what the plan was made for: another sync, or somebody's edit, came between.",
-        "Discard the plan and sync the source again; the new plan is made for what there is now.",
-        "The catalogue has changed since this plan was made.",
+        "The source was planned again since, so that this plan is no longer for what there is now.",
+        "Look at the newest sync of the source, and apply that one.",
+        "A later plan has taken the place of this one.",
     ),
     ProblemType(
         "precondition_failed", 412,
@@ -128,7 +128,7 @@ _TYPES = (
     ),
     ProblemType(
         "unprocessable", 422,
-        "The request can be read, and what it asks for contradicts itself.",
+        "The request can be read, and what it asks for contradicts itself, or is an address or a command that cannot be asked.",
         "`detail` and `errors` say what.",
         "This cannot be done.",
     ),
@@ -166,7 +166,7 @@ _TYPES = (
         "upstream_error", 502,
         "The address of the document or of the MCP server gave no usable answer. Forbidden, closed and filtered addresses look "
         "the same on purpose.",
-        "Check that the address is public, answers without a redirect and in time, and holds what it should; then send again.",
+        "Check that the address is public, answers without a redirect, and holds what it should; then send again.",
         "The address cannot be reached. Only public addresses over http or https are allowed.",
     ),
     ProblemType(
@@ -174,6 +174,12 @@ _TYPES = (
         "The database did not answer in time.",
         "Send the request again in a moment.",
         "The database did not answer in time. Try again in a moment.",
+    ),
+    ProblemType(
+        "upstream_timeout", 504,
+        "The address of the document or of the MCP server was reached, and its answer took too long.",
+        "Try again when it is faster; a sync as a job waits longer than a request.",
+        "The document took more than 30 s to arrive.",
     ),
     ProblemType(
         "error", 400,

@@ -25,7 +25,7 @@ from portal.bodies import unstorable
 from portal.tenancy.context import tenant_context
 from tools.errors import Invalid, ManagedBySource
 from tools.imports import mcp_server, sandbox
-from tools.imports.fetch import FetchRefused, host_header
+from tools.imports.fetch import FetchRefused, NotAsked, host_header
 from tools.imports.mcp_server import ToolList
 from tools.imports.specs import DocumentRefused
 from tools.models import McpServer
@@ -155,28 +155,26 @@ def note_health(server: McpServer, *, error: str = "") -> None:
 
 
 def secret_headers(server: McpServer) -> dict[str, str]:
-    """The headers with their values, which are neither stored nor shown. Raises FetchRefused."""
+    """The headers with their values, which are neither stored nor shown. Raises NotAsked."""
     found = {}
     for header, variable in server.headers.items():
         if reason := _unfit_header(header, variable) or _unfit_url(server.url, server.headers):
-            raise FetchRefused(reason)
+            raise NotAsked(reason)
         value = os.environ.get(variable, "").strip()
         if not value:
-            raise FetchRefused(f"The header {header} needs {variable} in the portal's environment.")
+            raise NotAsked(f"The header {header} needs {variable} in the portal's environment.")
         if not (value.isascii() and value.isprintable()):
-            raise FetchRefused(
-                f"The value of {variable} cannot be a header: it has other than plain characters."
-            )
+            raise NotAsked(f"The value of {variable} cannot be a header: it has other than plain characters.")
         _check_destination(server.url, variable)
         found[header] = value
     return found
 
 
 def _check_destination(url: str, variable: str) -> None:
-    """A variable may say in <its name>_HOSTS where its value may go. Raises FetchRefused."""
+    """A variable may say in <its name>_HOSTS where its value may go. Raises NotAsked."""
     hosts = os.environ.get(f"{variable}_HOSTS", "").replace(",", " ").split()
     if hosts and urlsplit(url).hostname not in hosts:
-        raise FetchRefused(f"{variable} may be sent only to {', '.join(hosts)} ({variable}_HOSTS).")
+        raise NotAsked(f"{variable} may be sent only to {', '.join(hosts)} ({variable}_HOSTS).")
 
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 from uuid import UUID
 
@@ -50,7 +51,19 @@ def _validate(source: Source, changed: list[str]) -> None:
         source.clean_fields(exclude={field.name for field in Source._meta.fields} - set(changed))
     except ValidationError as error:
         raise Invalid(error.message_dict) from error
+    check_address(source, changed)
+
+
+def check_address(source: Source, changed: Container[str]) -> None:
+    """Where the source is read, and that it can be. Raises Invalid."""
     server: McpServer | None = source.server
+    if source.kind == SourceKind.MANUAL:
+        said = [name for name in ("url", "server", "schedule") if name in changed and getattr(source, name)]
+        if said:
+            raise Invalid(
+                {name: ["A file of tools is imported, and not read from an address."] for name in said}
+            )
+        return
     if server is not None and source.kind != SourceKind.MCP:
         raise Invalid({"server": ["Only a source of kind MCP is read from an MCP server."]})
     if server is not None and source.url:

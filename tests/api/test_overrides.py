@@ -13,7 +13,8 @@ from tests.api.test_problems import assert_problem
 from tests.api.test_sources import raw
 from tests.api.test_tools import patch, upload
 from tests.conftest import make_api
-from tools.models import Tool
+from tools.api import overrides
+from tools.models import ManualOverride, Tool
 
 OVERRIDES = "/api/v1/overrides"
 A = "a?namespace=shop"
@@ -80,6 +81,28 @@ def test_syn_5_a_conflict_ends_in_favour_of_the_operator(shop: APIClient) -> Non
     assert shop.post(at("overrides/description/keep")).json() == kept.json()
     assert shop.get(f"{OVERRIDES}?conflicts=true").json()["results"] == []
     assert_problem(shop.post(at("overrides/name/keep")), 404)
+
+
+def test_syn_5_a_reset_that_hides_the_tool_from_the_key_is_done_all_the_same(owner: Tenant) -> None:
+    agent, bound = make_api(owner), make_api(owner, max_sensitivity="public")
+    upload(agent, raw("a"), source="shop")
+    assert patch(agent, A, {"sensitivity": "public"}).status_code == 200
+    done = bound.delete(at("overrides/sensitivity"), headers={"If-Match": '"v2"'})
+    assert (done.status_code, done.json()["sensitivity"], done["ETag"]) == (200, "internal", '"v3"')
+    assert_problem(bound.get(f"/api/v1/tools/{A}"), 404)
+    assert agent.get(f"/api/v1/tools/{A}").json()["sensitivity"] == "internal"
+    patch(agent, A, {"sensitivity": "public"}, '"v3"')
+    hidden = patch(bound, A, {"sensitivity": "restricted"}, '"v4"')
+    assert (hidden.status_code, hidden.json()["sensitivity"]) == (200, "restricted")
+
+
+def test_syn_5_an_override_that_is_reset_while_it_is_listed_is_left_out(
+    shop: APIClient, owner: Tenant
+) -> None:
+    with tenant_context(owner.pk):
+        listed = list(ManualOverride.objects.filter(field__in=["description", "tags"]).order_by("field"))
+        listed[0].delete()
+        assert [one["field"] for one in overrides._states(listed)] == ["tags"]
 
 
 def test_syn_5_all_overrides_are_listed_by_source_and_conflict(shop: APIClient) -> None:

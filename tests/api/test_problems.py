@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.db import OperationalError
+from rest_framework.exceptions import NotFound
 from rest_framework.test import APIClient
 
 from portal.bodies import unstorable
-from portal.tenancy.models import Scope
+from portal.tenancy.models import Scope, Tenant
 from tests.conftest import make_api
+from tools import servers, sources
+from tools.api.refusals import as_problems
+from tools.imports import syncs
 from tools.models import Tool
 
 MEMBERS = {"type", "title", "status", "detail", "instance", "request_id"}
@@ -72,6 +77,16 @@ def test_api_1_our_own_mistake_is_a_problem_that_tells_nothing_but_its_request_i
     body = assert_problem(agent.get("/api/v1/tools/search?query=a"), 500, "internal_error")
     assert "secret" not in json.dumps(body)
     assert any(body["request_id"] in record.getMessage() for record in caplog.records)
+
+
+def test_api_1_what_somebody_else_has_just_deleted_is_a_404(tenant: Tenant) -> None:
+    for gone in (
+        lambda: sources.delete_source(pk=uuid.uuid4(), actor="test"),
+        lambda: servers.delete_server(pk=uuid.uuid4(), actor="test"),
+        lambda: syncs.discard_sync(sync_id=uuid.uuid4(), actor="test"),
+    ):
+        with pytest.raises(NotFound), as_problems():
+            gone()
 
 
 def test_api_1_a_database_that_does_not_answer_is_a_503(

@@ -44,6 +44,13 @@ def test_cat_3_a_server_is_made_read_and_listed_with_names_of_secrets_only(
     assert_problem(make(agent), 409, "name_taken")
 
 
+def test_cat_3_the_documents_example_of_a_server_is_taken(agent: APIClient) -> None:
+    described = agent.get("/api/v1/schema", headers={"Accept": "application/json"}).json()
+    body = described["paths"][SERVERS]["post"]["requestBody"]["content"]["application/json"]
+    examples = [one["value"] for one in body["examples"].values()]
+    assert [agent.post(SERVERS, one, format="json").status_code for one in examples] == [201]
+
+
 @pytest.mark.parametrize(
     ("fields", "status", "pointer"),
     [

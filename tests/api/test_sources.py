@@ -19,6 +19,7 @@ from tests.document_server import DocumentServer, document_server
 from tests.tools.documents import document
 from tests.tools.imports import mcp_servers
 from tools import servers
+from tools.imports.service import import_tools
 from tools.models import McpServer, Source, SourceDocument, Tool
 
 SOURCES = "/api/v1/sources"
@@ -74,6 +75,25 @@ def test_sec_2_forbidden_addresses_get_one_answer(agent: APIClient, settings: An
         for kind in ("openapi", "mcp")
     }
     assert len(said) == 1
+
+
+def test_api_1_what_cannot_be_asked_is_a_422_and_what_takes_too_long_a_504(
+    agent: APIClient, owner: Tenant, settings: Any, tmp_path: Path
+) -> None:
+    for url in ("ftp://example.com/a.json", "https://user:secret@example.com/a.json"):
+        for kind in ("openapi", "mcp"):
+            refused = assert_problem(post(agent, url=url, kind=kind), 422, "unprocessable")
+            assert "secret" not in refused["detail"]
+    mcp_servers.allow(
+        settings, tmp_path, lamps=mcp_servers.plain('{"tools": []}', before="import time; time.sleep(60)\n")
+    )
+    settings.MCP_SECONDS = 1
+    with tenant_context(owner.pk):
+        servers.create_server(actor="test", slug="house", command_id="lamps")
+    slow = assert_problem(post(agent, server="house"), 504, "upstream_timeout")
+    assert slow["detail"].startswith("The server did not answer within 1 s.")
+    settings.MCP_COMMANDS_FILE = ""
+    assert_problem(post(agent, server="house"), 422, "unprocessable")
 
 
 def test_syn_2_the_tools_of_a_server_are_imported_and_the_source_stays_with_it(
@@ -157,6 +177,25 @@ def test_syn_5_settings_are_changed_under_if_match(committed: Tenant) -> None:
     for wrong in ({"schedule": "often"}, {"kind": "mcp"}, {"title": "x" * 301}):
         assert_problem(patch(client, "shop", etag, **wrong), 400, "validation_error")
     assert client.get(address)["ETag"] == etag
+
+
+def test_syn_4_a_file_of_tools_has_no_address_to_be_read_from(committed: Tenant) -> None:
+    client = make_api(committed)
+    import_tools(tenant_id=committed.pk, raw=b'{"id": "t"}', name="ours.jsonl", actor="olga")
+    etag = client.get(f"{SOURCES}/ours")["ETag"]
+    for wrong in (
+        {"url": "https://example.com/a.json"},
+        {"schedule": "daily", "url": "https://example.com/"},
+    ):
+        refused = assert_problem(patch(client, "ours", etag, **wrong), 422, "validation_error")
+        assert {one["pointer"] for one in refused["errors"]} == {f"/{name}" for name in wrong}
+    with tenant_context(committed.pk):
+        Source.objects.update(url="https://example.com/")  # as one may be stored from before
+    assert_problem(client.post(f"{SOURCES}/ours/test"), 409, "conflict")
+    assert_problem(client.post(f"{SOURCES}/ours/sync"), 422, "validation_error")
+    renamed = patch(client, "ours", client.get(f"{SOURCES}/ours")["ETag"], title="Ours")
+    assert renamed.json()["title"] == "Ours"
+    assert patch(client, "ours", renamed["ETag"], url=None).json()["url"] == ""
 
 
 def test_api_3_only_admin_keys_delete_a_source_and_only_as_it_was_seen(committed: Tenant) -> None:

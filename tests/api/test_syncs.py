@@ -81,9 +81,13 @@ def test_syn_4_a_sync_is_a_job_that_ends_with_a_plan_and_writes_no_tool(
     server.put("/shop.json", document("a", "b", "c", "d", "e", a="Does it otherwise."))
     sync = plan(committed, client)
     assert (sync["state"], sync["error"], sync["ended_at"]) == ("planned", None, None)
-    assert [sync["summary"][name] for name in ("added", "changed", "unchanged", "conflicts")] == [1, 1, 3, 1]
+    assert [sync["counts"][name] for name in ("added", "changed", "unchanged", "conflicts")] == [1, 1, 3, 1]
+    one = client.get(sync["links"]["self"]).json()
+    assert {**sync, "summary": one["summary"]} == {**one, "counts": sync["counts"]}
+    whole = one["summary"]
+    assert sync["counts"].keys() == whole.keys() - {"source", "dry_run"}
+    assert (sync["counts"]["left_out"], sync["counts"]["warnings"]) == (0, len(whole["warnings"]))
     assert set(sync["links"]) == {"self", "changes", "apply", "discard", "document", "job"}
-    assert client.get(sync["links"]["self"]).json() == sync
     assert client.get(sync["links"]["document"]).content == server.documents["/shop.json"]
     found = changes(client, sync)
     assert {key: one["action"] for key, one in found.items()} == {"/a@get": "change", "/e@get": "add"}
@@ -127,6 +131,20 @@ def test_syn_4_a_choice_of_a_plan_is_applied_and_the_rest_is_not(
     }  # fmt: skip
 
 
+def test_syn_4_a_choice_of_nothing_is_refused_and_the_plan_waits(
+    committed: Tenant, client: APIClient, server: DocumentServer
+) -> None:
+    server.put("/shop.json", document("a", "b", "c", "d", "e"))
+    sync = plan(committed, client)
+    every = [one["id"] for one in changes(client, sync).values()]
+    for choice in ({"accept": []}, {"reject": every}):
+        refused = assert_problem(post(client, sync["links"]["apply"], **choice), 422, "validation_error")
+        assert refused["errors"][0]["pointer"] == "/accept"
+    args = {"sync": sync["id"], "changes": []}
+    assert_problem(post(client, "/api/v1/jobs", kind="apply_sync", args=args), 422, "validation_error")
+    assert client.get(sync["links"]["self"]).json()["state"] == "planned"
+
+
 def test_syn_4_all_but_the_rejected_and_all(
     committed: Tenant, client: APIClient, server: DocumentServer
 ) -> None:
@@ -159,7 +177,7 @@ def test_syn_4_more_than_a_fifth_is_not_removed_without_a_word(
     assert names(committed) == {"a"}
 
 
-def test_syn_4_a_plan_that_the_catalogue_has_outgrown_is_refused_at_once(
+def test_syn_4_only_what_the_catalogue_has_outgrown_of_a_plan_is_refused(
     committed: Tenant, client: APIClient, server: DocumentServer
 ) -> None:
     server.put("/shop.json", document("a", "b", "c", "d", "e", a="Does it otherwise."))
@@ -167,10 +185,22 @@ def test_syn_4_a_plan_that_the_catalogue_has_outgrown_is_refused_at_once(
     assert (
         upload(client, raw("a", "b", "c", "d", a="Does it in a third way."), source="shop").status_code == 200
     )
-    assert_problem(post(client, sync["links"]["apply"]), 409, "plan_outgrown")
+    job = work(committed, post(client, sync["links"]["apply"]))
+    assert (job["state"], "has changed since this plan was made (/a@get)" in job["error"]) == ("failed", True)
     added = changes(client, sync, action="add")["/e@get"]["id"]
     work(committed, post(client, sync["links"]["apply"], accept=[added]))  # of this one nothing has changed
     assert names(committed) == set("abcde")
+
+
+def test_syn_4_an_import_that_leaves_what_a_plan_changes_as_it_is_does_not_outgrow_it(
+    committed: Tenant, client: APIClient, server: DocumentServer
+) -> None:
+    server.put("/shop.json", document("a", "b", "c", "d", a="Does it otherwise."))
+    sync = plan(committed, client)
+    upload(client, raw("a", "b", "c", "d", a="Does it in a third way."), source="shop")
+    upload(client, raw("a", "b", "c", "d"), source="shop")  # and back again
+    job = work(committed, post(client, sync["links"]["apply"]))
+    assert (job["state"], job["error"]) == ("succeeded", None)
 
 
 def test_syn_4_a_later_plan_takes_the_place_of_an_earlier_one(
@@ -256,7 +286,13 @@ def test_syn_4_a_large_document_is_planned_and_applied_by_a_job(
     assert names(committed) == set("abcde")
     again = upload(client, whole, source="shop")
     assert (again.status_code, again.json()["unchanged"]) == (200, 5)
-    small = upload(client, raw("a"), source="shop")
+    other = raw("v", "w", "x", "y")
+    refused = assert_problem(upload(client, other, source="shop"), 409, "removals_need_confirmation")
+    assert (refused["removed"], refused["active"]) == (5, 5)
+    assert {one["state"] for one in client.get(f"{SHOP}/syncs").json()["results"]} == {"applied"}
+    work(committed, upload(client, other, source="shop", confirm_removals="true"))
+    assert names(committed) == set("vwxy")
+    small = upload(client, raw("v"), source="shop")
     assert_problem(small, 409, "removals_need_confirmation")
 
 

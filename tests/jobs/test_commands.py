@@ -54,7 +54,7 @@ def test_a_backfill_is_a_job_that_the_command_follows_to_its_end_EMB_8(
         "queued": 2, "total": 4, "ready": 4, "pending": 0, "failed": 0, "disabled": 0, "blank": 0, "missing": 0,
         "state": "succeeded",
     }  # fmt: skip
-    assert (job.requested_by, job.done, job.skipped) == ("manage.py", 2, 2)
+    assert (job.requested_by, job.done, job.skipped) == ("command line", 2, 2)
     assert "4 of 4" in errors  # no terminal here: a line instead of a bar
 
 

@@ -21,6 +21,7 @@ from tests.tools.documents import OPENAPI, document, needs_inputs
 from tests.tools.imports import mcp_servers
 from tests.tools.imports.documents import counted_operations
 from tools import services
+from tools.imports.service import import_tools
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncState, Tool
 
 Run = Callable[..., tuple[int, str, str]]
@@ -135,7 +136,7 @@ def test_syn_4_the_report_says_what_moved_and_what_is_in_conflict(
 
 
 def test_syn_2_a_command_becomes_a_server_that_the_source_is_synced_from(
-    committed: Tenant, run: Run, settings: Any, tmp_path: Path
+    committed: Tenant, run: Run, settings: Any, tmp_path: Path, write: Callable[..., str]
 ) -> None:
     lamps = '{"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in %r]}'
     mcp_servers.allow(settings, tmp_path, lamps=["false"])
@@ -143,16 +144,27 @@ def test_syn_2_a_command_becomes_a_server_that_the_source_is_synced_from(
     with tenant_context(committed.pk):
         assert not McpServer.objects.exists()
     mcp_servers.allow(settings, tmp_path, lamps=mcp_servers.plain(lamps % ["lamp_on"]))
+    run("import_openapi", write(document("a")), "--source", "taken")
+    assert run("import_mcp", "--command", "lamps", "--source", "taken")[0] == 3
+    assert run("import_mcp", "--command", "lamps", "--dry-run")[0] == 0
+    with tenant_context(committed.pk):
+        assert not McpServer.objects.exists()
     for _ in range(2):
         assert run("import_mcp", "--command", "lamps", "--json")[0] == 0
+        with tenant_context(committed.pk):
+            assert McpServer.objects.get().health == "healthy"
+    mcp_servers.allow(settings, tmp_path, lamps=["false"])
+    assert run("import_mcp", "--command", "lamps")[0] == 3
+    with tenant_context(committed.pk):
+        assert McpServer.objects.get().health == "failing"
     mcp_servers.allow(settings, tmp_path, lamps=mcp_servers.plain(lamps % ["lamp_on", "lamp_off"]))
     code, said, errors = run("sync_source", "lamps", "--apply", "--json", "--no-progress")
     assert (code, json.loads(said)["summary"]["added"]) == (0, 1), errors
     with tenant_context(committed.pk):
         server = McpServer.objects.get()
         assert (server.slug, server.command_id, server.health) == ("lamps", "lamps", "healthy")
-        assert Source.objects.get().server == server
-        assert Tool.objects.count() == 2
+        assert Source.objects.get(slug="lamps").server == server
+        assert Tool.objects.filter(source__slug="lamps").count() == 2
 
 
 def test_syn_4_sync_source_plans_as_a_job_and_applies_when_told(
@@ -212,10 +224,16 @@ def test_syn_4_what_cannot_be_read_is_refused_alone_and_is_some_of_all(
     run("import_openapi", server.put("/gone.json", document("b")), "--source", "gone")
     run("import_openapi", write(document("c")), "--source", "typed")
     del server.documents["/gone.json"]
+    import_tools(tenant_id=committed.pk, raw=b'{"id": "t"}', name="ours.jsonl", actor="olga")
+    with tenant_context(committed.pk):
+        Source.objects.filter(slug="ours").update(url="https://example.com/")
+        Tool.objects.filter(tool_id="t").update(active=False)
     code, said, errors = run("sync_source", "gone", "--no-progress", "--json")
     assert (code, errors.strip()) == (3, f"gone: {json.loads(said)['error']}")
     assert "answered 404" in errors
     assert run("sync_source", "typed", "--no-progress")[0] == 2
+    with tenant_context(committed.pk):
+        assert set(Sync.objects.values_list("created_by", flat=True)) == {"command line", "olga"}
     assert run("sync_source", "nothing", "--no-progress")[0] == 2
     code, said, _ = run("sync_source", "--all", "--no-progress", "--json")
     assert code == 1

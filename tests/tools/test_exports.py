@@ -282,6 +282,7 @@ def test_tools_stand_in_the_order_of_their_bytes(tenant: Tenant, make_tool: Make
 
 
 ENTRY: dict[str, Any] = {"tool_id": "t", "name": "T"}
+SERVER = {"slug": "lab", "url": "https://example.com/mcp"}
 SOURCE = {"slug": "s", "kind": "openapi"}
 ENDPOINT: dict[str, Any] = {"key": "/t@get", "method": "get", "path": "/t", "name": "t"}
 OVERRIDE = {"field": "description", "value": "a", "imported_value": "b", "made_by": "o", "made_at": "2026-01-31T12:00:00Z"}  # fmt: skip
@@ -313,10 +314,24 @@ WRONG: list[tuple[Any, str]] = [
     ({**ENTRY, "source": {"slug": "s", "kind": "soap"}}, "the field source.kind is none of openapi, mcp"),
     ({**ENTRY, "source": {**SOURCE, "url": "javascript:alert(1)"}}, "the field source.url is no address of HTTP"),
     ({**ENTRY, "source": {"slug": "s"}}, "has a source without a slug or a kind"),
+    ({**ENTRY, "tool_id": "n1", "source": {"slug": "n", "kind": "manual", "url": "https://example.com/"}}, "url: A file of tools is imported, and not"),
+    ({**ENTRY, "tool_id": "n2", "source": {"slug": "n", "kind": "openapi", "schedule": "daily"}}, "schedule: The source has no address"),
+    ({**ENTRY, "tool_id": "n3", "source": {"slug": "n", "kind": "mcp", "url": "https://example.com/", "server": SERVER}}, "a URL or an MCP server, not both"),
+    ({**ENTRY, "tool_id": "n4", "source": {"slug": "n", "kind": "openapi", "server": SERVER}}, "Only a source of kind MCP"),
     ({**FOLLOWED, "endpoint": {**ENDPOINT, "key": ""}}, "has an endpoint.key that is empty"),
     ({**FOLLOWED, "endpoint": {**ENDPOINT, "tags": [1]}}, "the field endpoint.tags is not a list of texts"),
     ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"tool": 1}}}, "the field endpoint.metadata.tool is not"),
-    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"tool": {"sensitivity": "x"}}}}, "its sensitivity 'x' is none of"),
+    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"tool": {"sensitivity": "x"}}}}, "metadata.tool.sensitivity is none of"),
+    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"tool": {"category": 5}}}}, "metadata.tool.category is not a text"),
+    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"tool": {"category": "x" * 101}}}}, "tool.category does not fit"),
+    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"tool": {"tech_stack": "x"}}}}, "tech_stack is not a list of texts"),
+    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"tool": {"colour": "red"}}}}, "metadata.tool.colour is none that"),
+    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"tool": {"active": False}}}}, "metadata.tool.active is none that"),
+    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"tool": {"namespace": "n"}}}}, "metadata.tool.namespace is none that"),
+    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"operation_id": {}}}}, "metadata.operation_id is not a text"),
+    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"servers": "x"}}}, "metadata.servers is not a list of texts"),
+    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"routing": {"semanticKeywords": 5}}}}, "Keywords is not a list of texts"),
+    ({**FOLLOWED, "endpoint": {**ENDPOINT, "metadata": {"parameters": [{"in": "path"}]}}}, "without in, name and property"),
     ({**FOLLOWED, "endpoint": {**ENDPOINT, "layers": {"top": {}}}}, "has endpoint.layers with 'top'"),
     ({**FOLLOWED, "endpoint": {**ENDPOINT, "layers": {"api": {"key": "k", "tags": []}}}}, "has endpoint.layers.api without deprecated"),
     ({**FOLLOWED, "overrides": [{"field": "name"}]}, "has an override without imported_value"),
@@ -339,6 +354,8 @@ def test_a_line_that_does_not_fit_is_left_out_with_its_number_and_the_reason(ten
     for number, (_, reason) in enumerate(WRONG, 3):
         assert reason in found[f"line {number}"]
     assert [tool.tool_id for tool in Tool.objects.all()] == ["good"]
+    assert [source.slug for source in Source.objects.all()] == ["s"]
+    assert not McpServer.objects.exists()
 
 
 def test_a_file_that_a_person_wrote_in_part_is_filled_as_the_portal_does(tenant: Tenant) -> None:
@@ -547,11 +564,36 @@ def test_tools_that_somebody_wrote_can_be_told_to_fail_too(
     path = tmp_path / "tools.jsonl"
     path.write_text('{"id": "a"}\n{"id": "b"}\n')
     where = (str(path), "--tenant", committed.slug)
-    code, _, err = run(capsys, "import_tools", *where, "--on-conflict", "fail")
-    assert (code, "for a." in err) == (3, True)
+    code, out, err = run(capsys, "import_tools", *where, "--on-conflict", "fail", "--json")
+    assert (code, json.loads(out)) == (3, {"conflicts": ["a"]})
+    assert err.strip().endswith(
+        "for a. Give them other ids, or leave --on-conflict out to import the others."
+    )
     assert run(capsys, "import_tools", *where)[0] == 1
     with tenant_context(committed.pk):
         assert set(Tool.objects.values_list("tool_id", flat=True)) == {"a", "b"}
+
+
+def test_tools_of_a_source_stay_in_its_namespace(committed: Tenant, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "ours.jsonl"
+    where = (str(path), "--tenant", committed.slug)
+    path.write_text('{"id": "a"}\n')
+    assert run(capsys, "import_tools", *where, "--namespace", "A")[0] == 0
+    path.write_text('{"id": "a", "description": "Newer."}\n{"id": "b"}\n')
+    code, _, err = run(capsys, "import_tools", *where, "--namespace", "B")
+    assert (code, err.strip()) == (
+        3,
+        "The tools of the source ours are in the namespace A. Leave --namespace out, or give the file another --source.",
+    )
+    assert run(capsys, "import_tools", *where)[0] == 0
+    with tenant_context(committed.pk):
+        assert set(Tool.objects.values_list("namespace", "tool_id", "description")) == {
+            ("A", "a", "Newer."),
+            ("A", "b", ""),
+        }
+    assert run(capsys, "import_tools", *where, "--namespace", "B", "--source", "theirs")[0] == 0
+    with tenant_context(committed.pk):
+        assert Tool.objects.filter(namespace="B").count() == 2
 
 
 def test_many_tools_go_out_and_come_in_by_the_thousand(

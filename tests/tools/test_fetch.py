@@ -18,7 +18,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.documents import document
 from tools.imports import fetch
-from tools.imports.fetch import FetchRefused
+from tools.imports.fetch import FetchRefused, TooSlow
 from tools.models import Source, Tool
 
 UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."
@@ -135,7 +135,7 @@ def test_sec_2_size_and_time_have_an_end(server: str, settings: Any, monkeypatch
     monkeypatch.setattr(fetch, "WHOLE_SECONDS", 0.5)
     for path in ("dribble", "drip"):
         started = time.monotonic()
-        with pytest.raises(FetchRefused, match="to arrive"):
+        with pytest.raises(TooSlow, match="to arrive"):
             fetch.document(f"http://{server}/{path}")
         assert time.monotonic() - started < 5
 

@@ -23,8 +23,8 @@ import httpx2
 import pytest
 
 from tools.imports import addresses, fetch, mcp_http, mcp_server, mcp_session
-from tools.imports.fetch import UNREACHABLE, FetchRefused
-from tools.imports.mcp_wire import Masks, Wire
+from tools.imports.fetch import UNREACHABLE, FetchRefused, NotAsked
+from tools.imports.mcp_wire import Masks, Refused, TooSlow, Wire
 
 OUTSIDE, OUTSIDE_6, INSIDE, INSIDE_6 = "93.184.216.34", "2606:2800:21f::1", "10.0.0.1", "fd00::1"
 
@@ -124,7 +124,10 @@ def fetched(url: str) -> str:
     """The sentence that a fetch of a document ends with."""
     with pytest.raises(FetchRefused) as refused:
         fetch.document(url)
-    return str(refused.value)
+    sentence = str(refused.value)
+    # The kind of the refusal tells no more than the sentence does.
+    assert type(refused.value) is FetchRefused or sentence != UNREACHABLE
+    return sentence
 
 
 @pytest.fixture
@@ -141,7 +144,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
         try:
             anyio.run(mcp_session.read_list, connection, wire)
         except Exception as error:  # noqa: BLE001 - as the program does
-            return mcp_session._sentence(error, connection, wire)
+            return str(mcp_session._refused(error, connection, wire))
         raise AssertionError("a list came from nowhere")
 
     return ask
@@ -211,6 +214,8 @@ def test_sec_2_what_is_no_plain_url_is_said_to_be_none_S9(went: list[Any], url: 
     sentence = fetched(url)
     if sentence != UNREACHABLE:  # `http://127.0.0.1#@…` is a plain URL of a forbidden address
         assert sentence.startswith("Give a URL that starts with http:// or https://")
+        with pytest.raises(NotAsked):
+            fetch.document(url)
     assert went == []
 
 
@@ -357,6 +362,18 @@ def test_sec_2_the_mcp_client_says_the_same_S9(
     assert listed("http://public.example/mcp") == UNREACHABLE
     assert listed("http://10.0.0.1/mcp") == UNREACHABLE
     assert listed("http://nobody.example/mcp") == UNREACHABLE
+
+
+def test_sec_2_an_address_that_is_never_reached_is_not_told_as_a_slow_one_S9(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch, "WHOLE_SECONDS", 1e-9)
+    assert fetched("http://public.example/a.json") == UNREACHABLE
+    way = {"url": "http://public.example/mcp", "seconds": 1, "unreachable": UNREACHABLE}
+    said = mcp_session._refused(TimeoutError(), way, Wire(Masks([])))
+    assert (type(said), str(said)) == (Refused, UNREACHABLE)
+    reached = mcp_session._refused(TimeoutError(), way, Wire(Masks([]), reached=True))
+    assert type(reached) is TooSlow
 
 
 # --- Redirects --------------------------------------------------------------------------------------------------------

@@ -20,13 +20,18 @@ def caller_of(request: Request) -> Caller:
     return cast(Caller, request.auth)
 
 
-def visible_tools(caller: Caller) -> QuerySet[Tool]:
-    """The tools that this key may see one by one, with what a full answer needs; private ones only if it may edit."""
+def _tools() -> QuerySet[Tool]:
+    """With what a full answer needs."""
     serving = ToolEmbedding.objects.filter(slot=slots.serving().number).defer("vector")
     tools: QuerySet[Tool] = Tool.objects.select_related("source").prefetch_related(
         Prefetch("embeddings", serving)
     )
-    tools = tools.filter(sensitivity__in=Sensitivity.up_to(caller.max_sensitivity))
+    return tools
+
+
+def visible_tools(caller: Caller) -> QuerySet[Tool]:
+    """The tools that this key may see one by one, with what a full answer needs; private ones only if it may edit."""
+    tools = _tools().filter(sensitivity__in=Sensitivity.up_to(caller.max_sensitivity))
     return tools if may_edit(caller) else tools.exclude(visibility=Visibility.PRIVATE)
 
 
@@ -39,6 +44,12 @@ def find_tool(caller: Caller, ref: str, namespace: str) -> Tool:
     tool = tool or visible_tools(caller).filter(tool_id=ref, namespace=namespace).first()
     if tool is None:
         raise NotFound(f"There is no tool {ref!r} here.")
+    return tool
+
+
+def written_tool(pk: UUID) -> Tool:
+    """A tool as the caller has just written it, which may have taken it out of the caller's sight."""
+    tool: Tool = _tools().get(pk=pk)
     return tool
 
 

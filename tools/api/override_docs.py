@@ -60,7 +60,11 @@ list_overrides = extend_schema(
     summary="All overrides of tools that this key may see, newest first",
     parameters=[
         query("source", TEXT, "The slug of a source."),
-        query("conflicts", BOOLEAN, "Only those whose imported text has changed since."),
+        query(
+            "conflicts",
+            BOOLEAN,
+            "`true`: only those whose imported text has changed since; `false`: only the others.",
+        ),
         *page_parameters(),
     ],
     responses={200: page(_OVERRIDE)},

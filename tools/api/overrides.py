@@ -17,7 +17,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
 from tools import overrides, services
 from tools.api import override_docs as docs
-from tools.api.callers import actor_of, caller_of, find_tool, namespace_of, visible_tools
+from tools.api.callers import actor_of, caller_of, find_tool, namespace_of, visible_tools, written_tool
 from tools.api.pages import NewestFirst, refuse_unknown
 from tools.api.refusals import as_problems
 from tools.api.serializers import ToolSerializer
@@ -48,6 +48,7 @@ def _states(rows: Iterable[ManualOverride]) -> list[dict[str, Any]]:
             "made_at": one.made_at,
         }
         for one in listed
+        if one.pk in standing  # it may have been reset meanwhile
     ]
 
 
@@ -92,7 +93,7 @@ class ToolOverrideView(APIView):
                 if locked.version != version:
                     raise StaleVersion(locked)
                 overrides.reset_override(pk=tool.pk, field=_find(tool, field).field, actor=actor_of(caller))
-            tool = find_tool(caller, str(tool.pk), "")
+            tool = written_tool(tool.pk)
             return Response(ToolSerializer(tool).data, headers={"ETag": version_etag(tool.version)})
 
 
@@ -105,7 +106,11 @@ class OverrideKeepView(APIView):
     @idempotent
     def post(self, request: Request, ref: str, field: str) -> Response:
         caller = caller_of(request)
-        with tenant_context(caller.tenant_id), as_problems():
+        with (
+            tenant_context(caller.tenant_id),
+            as_problems(),
+            services.catalogue_write(actor_of(caller)),  # which keeps the tool's lock
+        ):
             tool = find_tool(caller, ref, namespace_of(request))
             overrides.keep_override(pk=tool.pk, field=_find(tool, field).field, actor=actor_of(caller))
             return Response(_states([_find(tool, field)])[0])

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
+from django.core.exceptions import ObjectDoesNotExist
+from rest_framework.exceptions import NotFound
+
 from portal.conditional import version_etag
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.problems import Problem
@@ -15,11 +18,10 @@ from tools.errors import (
     Invalid,
     ManagedBySource,
     NameTaken,
-    Outgrown,
     RemovalsNeedConfirmation,
     StaleVersion,
 )
-from tools.imports.fetch import FetchRefused
+from tools.imports.fetch import FetchRefused, NotAsked, TooSlow
 from tools.imports.specs import DocumentRefused
 
 
@@ -28,12 +30,19 @@ def as_problems() -> Iterator[None]:
     """A block whose services may refuse."""
     try:
         yield
+    except ObjectDoesNotExist as error:
+        # It was there when the request began: somebody was faster.
+        raise NotFound("There is no such thing here any more.") from error
     except CatalogueError as error:
         raise _of_catalogue(error) from error
     except JobError as error:
         raise _of_job(error) from error
     except DocumentRefused as error:
         raise Problem(422, str(error), code="invalid_source_document") from error
+    except NotAsked as error:
+        raise Problem(422, str(error), code="unprocessable") from error
+    except TooSlow as error:
+        raise Problem(504, str(error), code="upstream_timeout") from error
     except FetchRefused as error:
         raise Problem(502, str(error), code="upstream_error") from error
 
@@ -55,7 +64,6 @@ _CONFLICTS: dict[type[CatalogueError], str] = {
     Busy: "busy",
     ManagedBySource: "managed_by_source",
     NameTaken: "name_taken",
-    Outgrown: "plan_outgrown",
 }
 
 

@@ -42,7 +42,7 @@ class PortalSchema(AutoSchema):
         statuses |= {409, 412, 422, 428} if changes else set()
         statuses |= {413, 415} if has_body else set()
         statuses |= {409, 422} if self._idempotent() else set()
-        statuses |= {409, 422, 502} if getattr(self._handler(), "asks_others", False) else set()
+        statuses |= {409, 422, 502, 504} if getattr(self._handler(), "asks_others", False) else set()
         responses = operation["responses"]
         for response in responses.values():
             response.setdefault("headers", {}).update(_ANSWER_HEADERS)
@@ -105,7 +105,7 @@ def with_problem(result: Json, **_: Any) -> Json:
     return result
 
 
-_STATUSES = (400, 401, 403, 404, 406, 409, 412, 413, 415, 422, 428, 429, 500, 502, 503)
+_STATUSES = (400, 401, 403, 404, 406, 409, 412, 413, 415, 422, 428, 429, 500, 502, 503, 504)
 _PROBLEM: Json = {
     "type": "object",
     "description": "A refusal (RFC 9457).",

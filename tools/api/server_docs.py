@@ -66,7 +66,7 @@ create_server = extend_schema(
     examples=[
         OpenApiExample(
             "A server over HTTP",
-            {"slug": "github", "url": "https://mcp.example.com/mcp", "headers": {"Authorization": "GITHUB_MCP_TOKEN"}},
+            {"slug": "github", "url": "https://mcp.example.com/mcp", "headers": {"Authorization": "MCP_SECRET_GITHUB"}},
             request_only=True,
         )
     ],

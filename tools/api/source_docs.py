@@ -44,9 +44,10 @@ _SOURCE = described(
     created_at=TIME, updated_at=TIME,
 )  # fmt: skip
 _LEFT_OUT = described(operation=TEXT, reason=TEXT)
-_COUNTS = (
+COUNTS = (
     "operations",
     "tools",
+    "not_chosen",
     "added",
     "changed",
     "moved",
@@ -56,7 +57,7 @@ _COUNTS = (
     "conflicts",
 )
 REPORT = described(
-    source=TEXT, **dict.fromkeys(_COUNTS, COUNT), left_out={"type": "array", "items": _LEFT_OUT}, warnings=TEXTS,
+    source=TEXT, **dict.fromkeys(COUNTS, COUNT), left_out={"type": "array", "items": _LEFT_OUT}, warnings=TEXTS,
     dry_run=BOOLEAN,
 )  # fmt: skip
 _IMPORT_BY_ADDRESS: Json = {
@@ -92,7 +93,7 @@ import_source = extend_schema(
     operation_id="import_source",
     summary="Imports a document, or the tools of an MCP server",
     description="An OpenAPI document, a list of MCP tools or a LightAPI description, as a form with `document`, or by its "
-    "address. `operations` = `tools` + the length of `left_out`. A document of more than 5,000 operations is planned, and "
+    "address. `operations` = `tools` + `not_chosen` + the length of `left_out`. A document of more than 5,000 operations is planned, and "
     "applied by a job (202). Fetching an address again for a repeated `Idempotency-Key` changes nothing.",
     request={"multipart/form-data": ImportSerializer, "application/json": _IMPORT_BY_ADDRESS},
     parameters=[

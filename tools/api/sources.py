@@ -30,6 +30,7 @@ from tools.api.source_serializers import ImportOptionsSerializer, ImportSerializ
 from tools.api.versions import etag_of, require_seen
 from tools.errors import Invalid
 from tools.imports import sandbox, syncs
+from tools.imports.apply import check_removals
 from tools.imports.jobs import APPLY
 from tools.imports.records import Origin, source_write
 from tools.imports.service import slug_of
@@ -178,20 +179,23 @@ class SourceListView(APIView):
 def _import_as_job(request: Request, found: _Given, *, slug: str, kind: str, confirmed: bool) -> Response:
     """Plans the document, and lets a job apply that; a document that changes nothing needs none."""
     caller = caller_of(request)
-    sync = syncs.plan_document(
-        tenant_id=caller.tenant_id,
-        raw=found.raw,
-        name=found.name,
-        actor=actor_of(caller),
-        slug=slug,
-        kind=kind,
-        server=found.server,
-        warnings=found.warnings,
-    )
-    if sync.state == SyncState.APPLIED:
-        return Response(sync.summary)
-    args = {"sync": str(sync.pk), "confirm_removals": confirmed}
+    # One transaction: a plan whose removals are not confirmed is not kept, as one in a single request is not.
     with tenant_context(caller.tenant_id):
+        sync = syncs.plan_document(
+            tenant_id=caller.tenant_id,
+            raw=found.raw,
+            name=found.name,
+            actor=actor_of(caller),
+            slug=slug,
+            kind=kind,
+            server=found.server,
+            warnings=found.warnings,
+        )
+        if sync.state == SyncState.APPLIED:
+            return Response(sync.summary)
+        if not confirmed:
+            check_removals(sync.summary["removed"], sync.source.endpoints.filter(active=True).count())
+        args = {"sync": str(sync.pk), "confirm_removals": confirmed}
         return accepted(jobs.start(APPLY, args, by=actor_of(caller)))
 
 
@@ -254,7 +258,7 @@ class SourceTestView(APIView):
     def post(self, request: Request, slug: str) -> Response:
         with tenant_context(caller_of(request).tenant_id):
             source = find_source(slug, Source.objects.select_related("server"))
-        if not source.url and source.server is None:
+        if not source.is_readable:
             raise Problem(
                 409, "The source has no address to be read from: import its document, or give it a URL."
             )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from drf_spectacular.utils import OpenApiExample, extend_schema
 
-from tools.api.docs import BOOLEAN, TEXT, TEXTS, Json, described, or_null, page, page_parameters, query
+from tools.api.docs import BOOLEAN, COUNT, TEXT, TEXTS, Json, described, or_null, page, page_parameters, query
 from tools.api.job_docs import JOB, LOCATION, RETRY
-from tools.api.source_docs import ID, LINK, REPORT, TIME
+from tools.api.source_docs import COUNTS, ID, LINK, REPORT, TIME
 from tools.api.source_serializers import MAX_CHANGES
 from tools.models import Action, SyncState
 
@@ -15,10 +15,20 @@ _LINKS["properties"] |= {
     name: {**LINK, "description": "Where there is one, or the state allows it."}
     for name in ("apply", "discard", "document", "job")
 }
-_SYNC = described(
-    id=ID, state={"type": "string", "enum": SyncState.values}, summary={"anyOf": [REPORT, {"type": "object", "maxProperties": 0}]},
-    error=or_null(TEXT), created_at=TIME, created_by=TEXT, ended_at=or_null(TIME), ended_by=or_null(TEXT), links=_LINKS,
-)  # fmt: skip
+_NOTHING: Json = {"type": "object", "maxProperties": 0}  # of one that failed
+
+
+def _sync(**found: Json) -> Json:
+    return described(
+        id=ID, state={"type": "string", "enum": SyncState.values}, **found, error=or_null(TEXT), created_at=TIME,
+        created_by=TEXT, ended_at=or_null(TIME), ended_by=or_null(TEXT), links=_LINKS,
+    )  # fmt: skip
+
+
+_SYNC = _sync(summary={"anyOf": [REPORT, _NOTHING]})
+_COUNTED_SYNC = _sync(
+    counts={"anyOf": [described(**dict.fromkeys((*COUNTS, "left_out", "warnings"), COUNT)), _NOTHING]}
+)
 _ACTION: Json = {"type": "string", "enum": Action.values}
 _CHANGE = described(
     id=ID, action=_ACTION, key={**TEXT, "description": "Of the endpoint."},
@@ -54,8 +64,9 @@ sync_source = extend_schema(
 list_syncs = extend_schema(
     operation_id="list_syncs",
     summary="The syncs of a source, newest first",
+    description="With the counts of each summary; the whole of it stands in the sync itself.",
     parameters=page_parameters(),
-    responses={200: page(_SYNC)},
+    responses={200: page(_COUNTED_SYNC)},
 )
 get_sync = extend_schema(
     operation_id="get_sync",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Func, IntegerField, QuerySet
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,17 +21,30 @@ from tools.api.callers import actor_of, caller_of, require_unbound
 from tools.api.jobs import accepted
 from tools.api.pages import ByKey, NewestFirst, refuse_unknown
 from tools.api.refusals import as_problems, job_address
+from tools.api.source_docs import COUNTS
 from tools.api.source_serializers import ApplySerializer, SyncSerializer
 from tools.api.sources import find_in, find_source
-from tools.errors import Outgrown, WrongSyncState
+from tools.errors import Invalid, WrongSyncState
 from tools.imports import syncs
 from tools.imports.apply import check_removals
-from tools.imports.jobs import APPLY, SYNC
+from tools.imports.jobs import APPLY, NOTHING_CHOSEN, SYNC
 from tools.models import Action, Source, Sync, SyncChange, SyncState
 
+# Each summary may list as many operations as a document has.
+_COUNTED = {f"counted_{name}": F(f"summary__{name}") for name in COUNTS} | {
+    f"counted_{name}": Func(F(f"summary__{name}"), function="jsonb_array_length", output_field=IntegerField())
+    for name in ("left_out", "warnings")
+}
 
-def sync_state(slug: str, sync: Sync) -> dict[str, Any]:
-    """A sync as callers see it, with what can be done with it."""
+
+def _counts(sync: Any) -> dict[str, int]:
+    """The summary of a sync of `_COUNTED` in numbers; empty of one that failed."""
+    counts = {name.removeprefix("counted_"): getattr(sync, name) for name in _COUNTED}
+    return {} if counts["operations"] is None else {name: count or 0 for name, count in counts.items()}
+
+
+def sync_state(slug: str, sync: Sync, **found: Any) -> dict[str, Any]:
+    """A sync as callers see it, with what it found and what can be done with it."""
     address = f"/api/v1/sources/{slug}/syncs/{sync.pk}"
     links = {"self": address, "changes": f"{address}/changes"}
     if sync.state == SyncState.PLANNED:
@@ -43,7 +56,7 @@ def sync_state(slug: str, sync: Sync) -> dict[str, Any]:
     return {
         "id": sync.pk,
         "state": sync.state,
-        "summary": sync.summary,
+        **found,
         "error": sync.error or None,
         "created_at": sync.created_at,
         "created_by": sync.created_by,
@@ -98,9 +111,9 @@ class SyncListView(APIView):
         refuse_unknown(request.query_params, NewestFirst.PARAMETERS)
         with tenant_context(caller_of(request).tenant_id):
             pages = NewestFirst()
-            found = find_source(slug).syncs.all()
+            found = find_source(slug).syncs.defer("summary").annotate(**_COUNTED)
             rows: list[Sync] = pages.paginate_queryset(found, request, view=self) or []
-            return pages.get_paginated_response([sync_state(slug, one) for one in rows])
+            return pages.get_paginated_response([sync_state(slug, one, counts=_counts(one)) for one in rows])
 
 
 class SyncView(APIView):
@@ -111,7 +124,8 @@ class SyncView(APIView):
     @docs.get_sync
     def get(self, request: Request, slug: str, ref: str) -> Response:
         with tenant_context(caller_of(request).tenant_id):
-            return Response(sync_state(slug, _find(slug, ref)))
+            sync = _find(slug, ref)
+            return Response(sync_state(slug, sync, summary=sync.summary))
 
 
 class ChangeListView(APIView):
@@ -174,7 +188,7 @@ def _chosen(sync: Sync, accept: list[UUID] | None, reject: list[UUID]) -> QueryS
 
 
 def _require_applicable(sync: Sync, changes: QuerySet[SyncChange], *, confirmed: bool) -> None:
-    """Refuses at once what the job would refuse later, as far as it shows without planning anew."""
+    """Refuses at once what shows without planning anew; whether the catalogue has outgrown the plan, the job finds out."""
     source = sync.source
     if sync.state != SyncState.PLANNED:
         if source.syncs.filter(state=SyncState.PLANNED, created_at__gt=sync.created_at).exists():
@@ -182,10 +196,8 @@ def _require_applicable(sync: Sync, changes: QuerySet[SyncChange], *, confirmed:
         raise WrongSyncState(
             f"This sync is over ({sync.get_state_display().lower()}). Plan the source again."
         )
-    later = source.endpoints.filter(updated_at__gt=sync.created_at)
-    touched = later.filter(Q(key__in=changes.values("key")) | Q(key__in=changes.values("old_key")))
-    if outgrown := list(touched.order_by("key").values_list("key", flat=True)):
-        raise Outgrown(outgrown)
+    if not changes.exists():
+        raise Invalid({"accept": [NOTHING_CHOSEN]})
     if not confirmed:
         check_removals(
             changes.filter(action=Action.REMOVE).count(), source.endpoints.filter(active=True).count()

@@ -19,7 +19,15 @@ from portal.tenancy.keys import Caller
 from portal.tenancy.models import Scope, Sensitivity
 from tools import services
 from tools.api import docs
-from tools.api.callers import actor_of, caller_of, find_tool, may_edit, namespace_of, visible_tools
+from tools.api.callers import (
+    actor_of,
+    caller_of,
+    find_tool,
+    may_edit,
+    namespace_of,
+    visible_tools,
+    written_tool,
+)
 from tools.api.pages import ToolPages, refuse_unknown
 from tools.api.refusals import as_problems
 from tools.api.serializers import NewToolSerializer, SearchSerializer, ToolEditSerializer, ToolSerializer
@@ -143,7 +151,7 @@ class ToolListView(APIView):
             serializer.is_valid(raise_exception=True)
             with as_problems():
                 tool = services.create_tool(actor=actor_of(caller), **serializer.validated_data)
-            body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
+            body = ToolSerializer(written_tool(tool.pk)).data
         return Response(
             body,
             status=201,
@@ -178,7 +186,7 @@ class ToolView(APIView):
                     changes=serializer.validated_data,
                     actor=actor_of(caller),
                 )
-            body = ToolSerializer(find_tool(caller, str(tool.pk), "")).data
+            body = ToolSerializer(written_tool(tool.pk)).data
         return Response(body, headers={"ETag": version_etag(tool.version)})
 
     @docs.delete_tool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import UUID
@@ -12,6 +12,7 @@ from django.core.management.base import CommandParser
 from portal.tenancy.commands import REFUSED, TenantCommand
 from tools.errors import CatalogueError, RemovalsNeedConfirmation
 from tools.imports import fetch
+from tools.imports.exported import Conflicts
 from tools.imports.plan import ImportReport
 from tools.imports.service import import_document
 from tools.imports.specs import DocumentRefused
@@ -53,6 +54,8 @@ class ImportCommand(TenantCommand):
             )  # fmt: skip
         except RemovalsNeedConfirmation as error:
             self.stop(REFUSED, f"{error} Add --confirm-removals.")
+        except Conflicts:
+            raise
         except (DocumentRefused, CatalogueError) as error:
             self.stop(REFUSED, str(error))
         self.show(options, report.as_dict(), "\n".join(_lines(report)))
@@ -100,17 +103,22 @@ class DocumentCommand(WholeImportCommand):
 
 def _lines(report: ImportReport) -> list[str]:
     would = " (dry run: nothing was stored)" if report.dry_run else ""
-    lines = [
+    return [
         f"Source {report.source}: {report.operations} operations, {report.tools} tools{would}",
         (
             f"  {report.added} added, {report.changed} changed, {report.moved} moved, {report.removed} removed, "
             f"{report.unchanged} unchanged, {report.protected} protected by an override, {report.conflicts} in conflict with one"
         ),
+        *details(report.left_out, report.warnings),
     ]
-    lines += [f"  left out: {entry['operation']}: {entry['reason']}" for entry in report.left_out[:SHOWN]]
-    if len(report.left_out) > SHOWN:
-        lines.append(f"  … and {len(report.left_out) - SHOWN} more left out (--json lists them all)")
-    lines += [f"  warning: {warning}" for warning in report.warnings[:SHOWN]]
-    if len(report.warnings) > SHOWN:
-        lines.append(f"  … and {len(report.warnings) - SHOWN} more warnings")
+
+
+def details(left_out: Sequence[Mapping[str, str]], warnings: Sequence[str]) -> list[str]:
+    """What a report says beside its counts, the first of each kind."""
+    lines = [f"  left out: {entry['operation']}: {entry['reason']}" for entry in left_out[:SHOWN]]
+    if len(left_out) > SHOWN:
+        lines.append(f"  … and {len(left_out) - SHOWN:,} more left out (--json lists them all)")
+    lines += [f"  warning: {warning}" for warning in warnings[:SHOWN]]
+    if len(warnings) > SHOWN:
+        lines.append(f"  … and {len(warnings) - SHOWN:,} more warnings (--json lists them all)")
     return lines

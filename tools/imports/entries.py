@@ -18,7 +18,7 @@ from django.db import models
 
 from portal.bodies import unstorable
 from tools import exports
-from tools.imports import layers
+from tools.imports import jsonl, layers
 from tools.imports.openapi import MAX_KEY_BYTES
 from tools.imports.plan import spec_of
 from tools.imports.projection import unfit
@@ -161,10 +161,36 @@ def _spec(row: Endpoint, where: str) -> EndpointSpec:
         said[f"metadata.{name}"] = _mapping(row.metadata, f"{where}.metadata").get(name, {})
     for name, value in said.items():
         _mapping(value, f"{where}.{name}")
+    _check_tool(row.metadata.get("tool", {}), f"{where}.metadata.tool.")
+    _check_metadata(row.metadata, f"{where}.metadata")
     spec = spec_of(row)
     if reason := unfit(spec):
         raise ValueError(reason)
     return spec
+
+
+def _check_tool(said: Mapping[str, Any], where: str) -> None:
+    """What a sync writes into the tool must be what an import could have said of it. Raises ValueError."""
+    for name, value in said.items():
+        if name not in jsonl.OF_A_TOOL:
+            raise ValueError(f"the field {where}{name} is none that a source says of a tool")
+        _fitting(Tool, name, value, where)
+
+
+def _check_metadata(said: Mapping[str, Any], where: str) -> None:
+    """What later plans of the source read. Raises ValueError."""
+    for name in ("operation_id", "endpoint_id", "base_path", "profile"):
+        if not isinstance(said.get(name, ""), str):
+            raise ValueError(f"the field {where}.{name} is not a text")
+    words = said.get("routing", {}).get("semanticKeywords", [])
+    for name, value in (("servers", said.get("servers", [])), ("routing.semanticKeywords", words)):
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise ValueError(f"the field {where}.{name} is not {_SAID[ArrayField]}")
+    places = said.get("parameters", [])
+    for place in places if isinstance(places, list) else [places]:
+        place = _mapping(place, f"{where}.parameters")  # noqa: PLW2901 - the same, checked
+        if not all(isinstance(place.get(name), str) for name in ("in", "name", "property")):
+            raise ValueError(f"the field {where}.parameters has an entry without in, name and property")
 
 
 def _override(given: Mapping[str, Any]) -> ManualOverride:

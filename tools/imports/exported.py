@@ -30,6 +30,8 @@ from tools.models import Endpoint, ManualOverride, McpServer, Schedule, Source, 
 CHUNK = 200
 SKIP, UPDATE, FAIL = "skip", "update", "fail"
 ON_CONFLICT = (SKIP, UPDATE, FAIL)
+_ADVICE = f"Say --on-conflict {SKIP} to keep what it has, or {UPDATE} to overwrite it."
+_SETTINGS_OF_ADDRESS = ("url", "server", "schedule")
 _SETTINGS = ("title", "url", "sync_wins", "schedule", "auto_apply")
 _COLUMNS = (*exports.TOOL_FIELDS, "source", "endpoint")
 _SHOWN = 5
@@ -38,13 +40,13 @@ R = TypeVar("R", Tool, Endpoint)
 
 
 class Conflicts(CatalogueError):
-    """Something is there already and differs. `names` are of tools (namespace/tool_id), sources and MCP servers."""
+    """Something is there already and differs. `names` are of tools (namespace/tool_id), sources and MCP servers; `advice` is
+    what to do about it."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], advice: str) -> None:
         more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
         super().__init__(
-            f"Nothing was stored, because the catalogue has other contents for {', '.join(names[:_SHOWN])}{more}. Say "
-            f"--on-conflict {SKIP} to keep what it has, or {UPDATE} to overwrite it."
+            f"Nothing was stored, because the catalogue has other contents for {', '.join(names[:_SHOWN])}{more}. {advice}"
         )
         self.names = names
 
@@ -104,7 +106,7 @@ def import_export(
                         [(place, json.loads(text)) for place, text in read[start : start + CHUNK]], namespace
                     )
                 if importer.conflicts and on_conflict == FAIL:
-                    raise Conflicts(importer.conflicts)
+                    raise Conflicts(importer.conflicts, _ADVICE)
                 if report.added + report.changed >= MANY:
                     with connection.cursor() as cursor:
                         cursor.execute("SELECT tools_analyze()")
@@ -185,6 +187,9 @@ class _Importer:
             raise ValueError(
                 f"is of a source {given.slug} of kind {given.get_kind_display()}, which is here of kind {found.get_kind_display()}"
             )
+        if found is None:
+            given.server = given_server
+            sources.check_address(given, _SETTINGS_OF_ADDRESS)
         server = self._server(given_server)
         if given_server is not None and server is None:
             given.schedule = Schedule.NEVER  # it has no address now

@@ -25,12 +25,22 @@ class FetchRefused(Exception):
     """The document could not be fetched; the message is for the operator."""
 
 
+class NotAsked(FetchRefused):
+    """Nobody was asked: what was given is nothing that can be asked."""
+
+
+class TooSlow(FetchRefused):
+    """Somebody was there, and the time was up before the answer was."""
+
+
 # One sentence for a forbidden, a closed and a filtered address: the difference would map somebody's network.
 UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."
 
 
 class _GuardedBackend(DeadlineBackend):
     """Opens sockets to public addresses and to IMPORT_ALLOWED_HOSTS only."""
+
+    reached = False
 
     def connect_tcp(
         self,
@@ -44,12 +54,14 @@ class _GuardedBackend(DeadlineBackend):
             address = judged(host, port, allowed=settings.IMPORT_ALLOWED_HOSTS)
         except Forbidden:
             raise FetchRefused(UNREACHABLE) from None
-        return super().connect_tcp(address, port, timeout, local_address, socket_options)
+        stream = super().connect_tcp(address, port, timeout, local_address, socket_options)
+        self.reached = True
+        return stream
 
 
 def document(url: str, *, seconds: float | None = None) -> bytes:
     """The body of a GET, at most DOCUMENT_MAX_BYTES, in at most `seconds`, or WHOLE_SECONDS. Raises
-    FetchRefused."""
+    FetchRefused, NotAsked, TooSlow."""
     seconds = seconds or WHOLE_SECONDS
     host = host_header(url)
     timeouts = {
@@ -64,9 +76,10 @@ def document(url: str, *, seconds: float | None = None) -> bytes:
         "User-Agent": "tool-portal",
     }
     deadline = time.monotonic() + seconds
+    backend = _GuardedBackend(deadline)
     try:
         with (
-            httpcore.ConnectionPool(network_backend=_GuardedBackend(deadline), retries=0) as pool,
+            httpcore.ConnectionPool(network_backend=backend, retries=0) as pool,
             pool.stream("GET", url, headers=headers, extensions={"timeout": timeouts}) as response,
         ):
             if response.status != 200:
@@ -82,19 +95,20 @@ def document(url: str, *, seconds: float | None = None) -> bytes:
                     )
             return bytes(body)
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
-        slow = f"The document took more than {seconds:.0f} s to arrive."
-        raise FetchRefused(UNREACHABLE if time.monotonic() < deadline else slow) from None
+        if backend.reached and time.monotonic() >= deadline:
+            raise TooSlow(f"The document took more than {seconds:.0f} s to arrive.") from None
+        raise FetchRefused(UNREACHABLE) from None
 
 
 def host_header(url: str) -> str:
-    """Host and port of a URL that may be asked for at all."""
+    """Host and port of a URL that may be asked for at all. Raises NotAsked."""
     if len(url) > MAX_URL:
-        raise FetchRefused(f"The URL is longer than {MAX_URL} characters.")
+        raise NotAsked(f"The URL is longer than {MAX_URL} characters.")
     try:
         parts = urlsplit(url)
         plain = url.isascii() and url.isprintable() and " " not in url and parts.port != 0
     except ValueError:
         plain = False
     if not plain or parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-        raise FetchRefused("Give a URL that starts with http:// or https:// and holds no user or password.")
+        raise NotAsked("Give a URL that starts with http:// or https:// and holds no user or password.")
     return parts.netloc

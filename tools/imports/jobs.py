@@ -16,6 +16,7 @@ from tools.imports.specs import DocumentRefused
 from tools.models import Source, Sync, SyncState
 
 SYNC, APPLY = "sync_source", "apply_sync"
+NOTHING_CHOSEN = "Nothing is chosen, so there is nothing to apply."
 USUAL_RATE = 300.0
 """Tools a second on two processors; used until a job of the installation has been measured."""
 
@@ -39,7 +40,7 @@ def _parse_sync(given: Mapping[str, Any]) -> Arguments:
     source = Source.objects.filter(slug=slug).first() if isinstance(slug, str) and "\0" not in slug else None
     if source is None:
         errors["source"] = ["There is no such source."]
-    elif not source.url and source.server_id is None:
+    elif not source.is_readable:
         errors["source"] = [
             "The source has no address to be read from: import its document, or give it a URL."
         ]
@@ -103,6 +104,8 @@ def _parse_apply(given: Mapping[str, Any]) -> Arguments:
     ids = [_uuid(one) for one in changes] if isinstance(changes, list) else []
     if changes is not None and (not isinstance(changes, list) or None in ids):
         errors["changes"] = ["A list of the ids of changes of this sync, or null for all of them, please."]
+    elif changes == []:
+        errors["changes"] = [NOTHING_CHOSEN]
     elif sync is not None and ids and sync.changes.filter(pk__in=ids).count() != len(set(ids)):
         errors["changes"] = ["Not all of these are changes of this sync."]
     confirm = _flag(given, "confirm_removals", errors)

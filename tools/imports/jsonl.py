@@ -33,6 +33,8 @@ _ITEM = re.compile(rb"^(?:-(?=[ \t\r\n])|---(?=[ \t\r\n]|\Z))", re.MULTILINE)
 _TEXTS = ("category", "subcategory", "routing_domain", "semantic_namespace", "sensitivity", "lifecycle", "owner", "server",
           "tool_type", "source_protocol", "visibility")  # fmt: skip
 _LISTS = ("use_cases", "tech_stack", "target_personas")
+OF_A_TOOL = frozenset({*_TEXTS, *_LISTS, "core"})
+"""What a source may say of a tool beyond what an endpoint has columns for: a LightAPI description says a part of it."""
 
 
 class _Entry(NamedTuple):

@@ -21,8 +21,8 @@ _CONNECT_SECONDS = 10.0
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     """Opens sockets to public addresses and to the allowed hosts only."""
 
-    def __init__(self, allowed: list[str]) -> None:
-        self._allowed = allowed
+    def __init__(self, allowed: list[str], wire: Wire) -> None:
+        self._allowed, self._wire = allowed, wire
         self._backend = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
@@ -34,7 +34,9 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         address = await anyio.to_thread.run_sync(lambda: judged(host, port, allowed=self._allowed))
-        return await self._backend.connect_tcp(address, port, timeout, local_address, socket_options)
+        stream = await self._backend.connect_tcp(address, port, timeout, local_address, socket_options)
+        self._wire.reached = True
+        return stream
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)
@@ -69,7 +71,7 @@ class _Transport(httpx2.AsyncHTTPTransport):
         self._wire = wire
         # The transport has no parameter for it; its pool is all that opens sockets.
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=ssl.create_default_context(), network_backend=_GuardedBackend(allowed)
+            ssl_context=ssl.create_default_context(), network_backend=_GuardedBackend(allowed, wire)
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

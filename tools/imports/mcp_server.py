@@ -21,7 +21,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from tools.imports.fetch import UNREACHABLE, FetchRefused, host_header
+from tools.imports.fetch import UNREACHABLE, FetchRefused, NotAsked, TooSlow, host_header
 
 # Beyond its own time the child may need some to end the server: SDK and system give it a few seconds each.
 _SECONDS_TO_END = 15
@@ -49,7 +49,7 @@ def from_command(command_id: str, *, seconds: float | None = None) -> ToolList:
     chosen = command(command_id)
     missing = [name for name in chosen["environment"] if name not in os.environ]
     if missing:
-        raise FetchRefused(
+        raise NotAsked(
             f"The MCP command {command_id} needs {', '.join(missing)} in the portal's environment."
         )
     environment = {name: os.environ[name] for name in chosen["environment"]}
@@ -57,16 +57,16 @@ def from_command(command_id: str, *, seconds: float | None = None) -> ToolList:
 
 
 def command(command_id: str) -> dict[str, list[str]]:
-    """An entry of the allow list. Raises FetchRefused."""
+    """An entry of the allow list. Raises NotAsked."""
     allowed = commands()
     if command_id not in allowed:
         known = f"there is {', '.join(sorted(allowed))}" if allowed else "none is allowed here"
-        raise FetchRefused(f"There is no MCP command {command_id!r}: {known} (MCP_COMMANDS_FILE).")
+        raise NotAsked(f"There is no MCP command {command_id!r}: {known} (MCP_COMMANDS_FILE).")
     return allowed[command_id]
 
 
 def commands() -> dict[str, dict[str, list[str]]]:
-    """The allow list by id. Raises FetchRefused for a file that is none."""
+    """The allow list by id. Raises NotAsked for a file that is none."""
     path = settings.MCP_COMMANDS_FILE
     if not path:
         return {}
@@ -74,7 +74,7 @@ def commands() -> dict[str, dict[str, list[str]]]:
         listed = json.loads(Path(path).read_text("utf-8"))
         return {str(name): _entry(entry) for name, entry in listed.items()}
     except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
-        raise FetchRefused(f"MCP_COMMANDS_FILE cannot be used: {error}.") from None
+        raise NotAsked(f"MCP_COMMANDS_FILE cannot be used: {error}.") from None
 
 
 def _entry(entry: dict[str, Any]) -> dict[str, list[str]]:
@@ -107,13 +107,15 @@ def _ask(way: dict[str, Any], seconds: float | None) -> ToolList:
         try:
             out, _ = child.communicate(json.dumps(asked).encode(), seconds + _SECONDS_TO_END)
         except subprocess.TimeoutExpired:
-            raise FetchRefused(f"The server did not answer within {seconds:g} s.") from None
+            raise TooSlow(f"The server did not answer within {seconds:g} s.") from None
         finally:
             if child.returncode is None:
                 # The child and the server that it has started, which are one group.
                 os.killpg(child.pid, signal.SIGKILL)
     if child.returncode == 3:
         raise FetchRefused(out.decode())
+    if child.returncode == 4:
+        raise TooSlow(out.decode())
     if child.returncode:
         raise FetchRefused("The server's answer could not be read within the limits of memory and time.")
     warnings, _, raw = out.partition(b"\n")

@@ -3,7 +3,7 @@
 A program of its own (`python -m tools.imports.mcp_session`), because it runs a stranger's server or talks to one: the portal
 gives it a time, and it knows nothing of Django and none of the portal's secrets. Reads one JSON object from stdin, which
 mcp_server.py makes. Writes to stdout a JSON list of warnings on one line and then the tools in the form that mcp_tools.py
-reads; or a sentence, and exits with 3.
+reads; or a sentence, and exits with 3, or with 4 where its time was up.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from pydantic import ValidationError
 from tools.imports.addresses import Forbidden
 from tools.imports.mcp_http import streamable_http
 from tools.imports.mcp_stdio import end_all_descendants, own_all_descendants, stdio
-from tools.imports.mcp_wire import MAX_BYTES, Masks, Refused, Wire, too_large
+from tools.imports.mcp_wire import MAX_BYTES, Masks, Refused, TooSlow, Wire, too_large
 from tools.imports.specs import JsonObject
 from tools.imports.texts import cut, one_line, without_controls
 
-REFUSED = 3
+REFUSED, TOO_SLOW = 3, 4
 MAX_PAGES = 500
 MAX_READINGS = 5
 MEMORY_BYTES = 1_000_000_000
@@ -169,15 +169,15 @@ def _causes(error: BaseException) -> Iterable[BaseException]:
         yield from _causes(error.__context__)
 
 
-def _sentence(error: BaseException, connection: JsonObject, wire: Wire) -> str:
+def _refused(error: BaseException, connection: JsonObject, wire: Wire) -> Refused:
     if wire.fault is not None:
-        return str(wire.fault)
+        return wire.fault
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, Refused):
-            return str(cause)
+            return cause
         if isinstance(cause, MemoryError):
-            return str(too_large())
+            return too_large()
         if connection.get("url") and isinstance(
             cause,
             Forbidden
@@ -186,17 +186,19 @@ def _sentence(error: BaseException, connection: JsonObject, wire: Wire) -> str:
             | httpx2.ConnectTimeout
             | httpcore2.NetworkError,
         ):
-            return str(connection["unreachable"])
+            return Refused(connection["unreachable"])
     errors = [cause for cause in causes if isinstance(cause, MCPError)]
     if wire.status:
         hint = " Check the headers that it is sent." if wire.status in {401, 403} else ""
-        return f"The server answered {wire.status} instead of the list.{hint}"
+        return Refused(f"The server answered {wire.status} instead of the list.{hint}")
     for one in errors:
         if one.error.code != _CONNECTION_CLOSED:
-            return f"The server refused: {_said(one, wire)}."
+            return Refused(f"The server refused: {_said(one, wire)}.")
     if any(isinstance(cause, TimeoutError) for cause in causes):
-        return f"The server did not answer within {connection['seconds']:g} s.{_last_words(wire)}"
-    return f"The server ended before it had answered.{_last_words(wire)}"
+        if connection.get("url") and not wire.reached:
+            return Refused(connection["unreachable"])
+        return TooSlow(f"The server did not answer within {connection['seconds']:g} s.{_last_words(wire)}")
+    return Refused(f"The server ended before it had answered.{_last_words(wire)}")
 
 
 def _last_words(wire: Wire) -> str:
@@ -235,8 +237,9 @@ def main() -> int:
     try:
         said = _as_document(anyio.run(within_the_time))
     except BaseException as error:  # noqa: BLE001 - whatever the SDK raises, in groups or alone, becomes a sentence
-        sys.stdout.buffer.write(_sentence(error, connection, wire).encode(errors="replace"))
-        return REFUSED
+        refused = _refused(error, connection, wire)
+        sys.stdout.buffer.write(str(refused).encode(errors="replace"))
+        return TOO_SLOW if isinstance(refused, TooSlow) else REFUSED
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         end_all_descendants()

@@ -22,6 +22,10 @@ class Refused(Exception):
     """There is no list; the message is for the operator."""
 
 
+class TooSlow(Refused):
+    """Its time was up."""
+
+
 class Masks:
     """Takes values out of texts: those that the server was given, and the words that they are made of."""
 
@@ -51,6 +55,7 @@ class Wire:
     stray: int = 0  # lines that are no messages
     first_stray: str = ""
     changes: int = 0  # how often the server said that its list has changed
+    reached: bool = False  # whether a connection was opened
     status: int = 0  # of HTTP, where it was a refusal
     last_words: bytes = b""  # the end of what a process wrote to its standard error
     # Kept beside being raised, since the SDK takes some errors for the end of a stream.

@@ -31,6 +31,8 @@ from tools.models import (
 CHUNK = 200
 NOT_IN_SOURCE = "the source has no such operation, and a LightAPI description adds none to it"
 
+ID_TAKEN = "the tool_id exists already"
+
 
 @dataclass(slots=True)
 class ImportReport:
@@ -271,7 +273,7 @@ class _Planner:
         same_id = Tool.objects.filter(namespace=namespace, tool_id__in=wanted.keys() - self.known.keys())
         for key in same_id.values_list("tool_id", flat=True):
             del wanted[key]
-            self._leave_out(key, f"the tool_id exists already in namespace {namespace}")
+            self._leave_out(key, f"{ID_TAKEN} in namespace {namespace}")
 
     # Held against what is there -----------------------------------------------------------------------------------------
     def _gone(self, wanted: Mapping[str, Planned]) -> list[Known]:

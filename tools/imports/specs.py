@@ -23,10 +23,11 @@ class DocumentRefused(Exception):
 class EndpointSpec:
     """One operation of a document, as an agent may come to see it.
 
-    `key` is `<path>@<method>` with the path as written and the method in lower case, and is unique in its
-    document. `name` is legal for every agent format (letters, digits, `_` and `-`, at most 64) and unique in
-    its document. `input_schema` is a JSON Schema (2020-12) of type object; `metadata["parameters"]` says
-    where each of its properties goes in a request. `output_schema` is the schema of the first successful JSON
+    `key` is unique in its document: `<path>@<method>` with the path as written and the method in lower case, of
+    LightAPI the endpointId or `<operationId>@<method>`, of a file of tools the id. `name` has at most 200 characters; that of an
+    operation of OpenAPI is legal for every agent format (letters, digits, `_` and `-`, at most 64) and unique, an MCP
+    tool's is the server's own. `input_schema` is a JSON Schema (2020-12) of an object; of OpenAPI
+    `metadata["parameters"]` says where each of its properties goes in a request. `output_schema` is that of a successful
     answer, or None.
     """
 

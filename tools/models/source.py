@@ -43,7 +43,7 @@ class Layer(models.TextChoices):
 
 @track(exclude=["document_title", "updated_at", "synced_at", "next_sync_at", "failures", "last_error"])
 class Source(TenantModel):
-    """What an import reads. Its slug is the namespace of the tools that come from it."""
+    """What an import reads. Its slug is the namespace of its tools, but of a file of tools, which may name any."""
 
     slug = models.CharField(
         max_length=100,
@@ -92,13 +92,18 @@ class Source(TenantModel):
         return str(self.title or self.document_title)
 
     @property
+    def is_readable(self) -> bool:
+        """Whether there is an address to read it anew from."""
+        return self.kind != SourceKind.MANUAL and bool(self.url or self.server_id)
+
+    @property
     def is_new(self) -> bool:
         """Whether it is not stored yet."""
         return self._state.adding
 
 
 class SourceDocument(TenantModel):
-    """A document as it was read, to the byte, with the report of its import. The newest of a layer is its state."""
+    """A document as it was read, to the byte, with the report of its import, or of the plan made of it, which may never be applied."""
 
     source = TenantForeignKey(Source, on_delete=models.CASCADE, related_name="documents")
     name = models.CharField(max_length=300)
@@ -127,9 +132,9 @@ class Endpoint(TenantModel):
     """One operation of a source, as imported (CAT-2). The tool that agents see is its projection."""
 
     source = TenantForeignKey(Source, on_delete=models.CASCADE, related_name="endpoints")
-    key = (
-        models.TextField()
-    )  # "<path>@<method>": what the operation is called in every version of the document
+    # What the operation is called in every version of the document: "<path>@<method>", of LightAPI the endpointId where
+    # there is one, of a file of tools the id.
+    key = models.TextField()
     method = models.CharField(max_length=16)
     path = models.TextField()
     name = models.CharField(max_length=200)

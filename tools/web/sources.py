@@ -160,17 +160,11 @@ def _render(request: PageRequest, source: Any, form: SourceForm | None = None) -
         "gone_count": gone.count(),
         "page": page,
         "syncs": [(sync, STATES[SyncState(sync.state)]) for sync in page],
-        "is_readable": is_readable(source),
         "given": given,
     }
     status = 422 if form is not None else 200
     name = "sources/detail.html#history" if request.htmx and form is None else "sources/detail.html"
     return render(request, name, context, status=status)
-
-
-def is_readable(source: Source) -> bool:
-    """Whether there is an address to read the source anew from."""
-    return source.kind != SourceKind.MANUAL and bool(source.url or source.server_id)
 
 
 @require_POST
@@ -198,7 +192,7 @@ def save_settings(request: PageRequest, pk: UUID) -> HttpResponse:
 def sync_source(request: PageRequest, pk: UUID) -> HttpResponse:
     """Starts the job that reads a source anew and makes a plan of what changed."""
     source = _find(pk)
-    if not is_readable(source):
+    if not source.is_readable:
         messages.error(
             request,
             "This source has no address to be read anew from. Import a newer document, or set its URL.",

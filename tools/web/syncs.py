@@ -28,7 +28,6 @@ from tools.models import Action, Layer, SourceDocument, SourceKind, Sync, SyncCh
 from tools.web.access import PageRequest, actor, member_page
 from tools.web.forms import chosen_ids
 from tools.web.job_state import ShownJob
-from tools.web.sources import is_readable
 from tools.web.sync_changes import ACTIONS, STATES, shown_changes
 from tools.web.sync_choice import Choice, Ticked
 from tools.web.tool_list import PAGE_SIZES, without_blanks
@@ -84,7 +83,6 @@ def sync_page(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
         "is_open": is_open,
         "job": ShownJob(job) if job else None,
         "newer": _newer(found) if found.state == SyncState.PLANNED else None,
-        "is_readable": is_readable(found.source),
         "overwritten": _overwritten(found.changes.all()),
         **_ticked(counts),
     }

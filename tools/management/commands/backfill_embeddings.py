@@ -20,10 +20,9 @@ from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import REFUSED, USAGE
 from portal.tenancy.context import tenant_context
 from tools import embedding
+from tools.imports.command import ACTOR
 from tools.jobs import BACKFILL
 from tools.models import Tool
-
-WHO = "manage.py"
 
 
 class Command(JobCommand):
@@ -115,7 +114,7 @@ class Command(JobCommand):
             job = self.find(tenant_id, options["resume"])
             return job if job.shown_state == JobState.QUEUED else services.resume(job.pk)
         try:
-            return services.start(BACKFILL, args, by=WHO)
+            return services.start(BACKFILL, args, by=ACTOR)
         except AlreadyRunning as error:
             # One that was left half way, and that nobody has taken up yet, is gone on with.
             if error.job.shown_state != JobState.QUEUED:

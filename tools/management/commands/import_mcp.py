@@ -3,6 +3,7 @@ A command becomes an MCP server of the tenant, so that the source can be synced 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -32,35 +33,43 @@ class Command(WholeImportCommand):
 
     def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
         where = options["url"] or options["command_id"] or options["file"]
-        found = self._list(options)
-        self.import_document(
-            tenant_id,
-            where,
-            options,
-            found.raw,
-            warnings=found.warnings,
-            kind=SourceKind.MCP.value,
-            server=self._server(tenant_id, options),
-        )
+        is_stored = bool(options["command_id"]) and not options["dry_run"]
+        known = self._known(tenant_id, options["command_id"]) if is_stored else None
+        found = self._list(options, known)
+        is_new = is_stored and known is None
+        # One transaction: where the import is refused there is no new server.
+        with tenant_context(tenant_id) if is_new else nullcontext():
+            made = self._made(options["command_id"]) if is_new else None
+            self.import_document(
+                tenant_id,
+                where,
+                options,
+                found.raw,
+                warnings=found.warnings,
+                kind=SourceKind.MCP.value,
+                server=known or made,
+            )
+            if made:
+                servers.note_health(made)
 
-    def _server(self, tenant_id: UUID, options: dict[str, Any]) -> McpServer | None:
-        """The connection that stands for the command, made if need be."""
-        command_id = options["command_id"]
-        if not command_id or options["dry_run"]:
-            return None
+    def _known(self, tenant_id: UUID, command_id: str) -> McpServer | None:
+        with tenant_context(tenant_id):
+            known: McpServer | None = McpServer.objects.filter(command_id=command_id).first()
+            return known
+
+    def _made(self, command_id: str) -> McpServer:
+        """The connection that stands for the command from now on."""
         try:
-            with tenant_context(tenant_id):
-                known: McpServer | None = McpServer.objects.filter(command_id=command_id).first()
-                return known or servers.create_server(
-                    actor=ACTOR, slug=slug_of(command_id), command_id=command_id
-                )
+            return servers.create_server(actor=ACTOR, slug=slug_of(command_id), command_id=command_id)
         except CatalogueError as error:
             self.stop(REFUSED, str(error))
 
-    def _list(self, options: dict[str, Any]) -> ToolList:
+    def _list(self, options: dict[str, Any], known: McpServer | None) -> ToolList:
         try:
             if options["url"]:
                 return mcp_server.from_url(options["url"])
+            if known:
+                return servers.ask(known)
             if options["command_id"]:
                 return mcp_server.from_command(options["command_id"])
         except FetchRefused as error:

@@ -10,14 +10,16 @@ from uuid import UUID
 from django.core.management.base import CommandParser
 
 from portal.tenancy.commands import REFUSED, SOME_FAILED, USAGE
+from portal.tenancy.context import tenant_context
 from tools.errors import CatalogueError
-from tools.imports.command import ACTOR, SHOWN, ImportCommand
+from tools.imports.command import ACTOR, ImportCommand, details
 from tools.imports.exported import FAIL, ON_CONFLICT, SKIP, Conflicts, EntriesReport, import_export, is_export
-from tools.imports.plan import ImportReport
-from tools.imports.service import import_tools
+from tools.imports.plan import ID_TAKEN, ImportReport
+from tools.imports.service import import_tools, slug_of
 from tools.imports.specs import DocumentRefused
+from tools.models import Tool
 
-ID_TAKEN = "the tool_id exists already"  # how the report of tools that somebody wrote says it
+PUBLIC = "public"
 
 
 class Command(ImportCommand):
@@ -27,14 +29,16 @@ class Command(ImportCommand):
         super().add_arguments(parser)
         parser.add_argument("file", metavar="FILE")
         parser.add_argument(
-            "--namespace", default="public", help="of tools that the file gives none; default: %(default)s"
+            "--namespace",
+            help="of tools that the file gives none; default: that of the source's tools, or public",
         )
         parser.add_argument(
             "--on-conflict",
             choices=ON_CONFLICT,
             default=SKIP,
-            help="with tools that exist and differ, or whose id is another source's: leave them, overwrite them "
-            "(an export's only), or store nothing at all; default: %(default)s",
+            help="in an export with tools that exist and differ: leave them, overwrite them, or store nothing at all; in a "
+            "written file with ids that are not its source's: leave them out (update as well), or store nothing at all; "
+            "default: %(default)s",
         )
 
     def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> int | None:
@@ -57,7 +61,7 @@ class Command(ImportCommand):
             self.stop(USAGE, "An export names the sources of its tools itself; leave --source out.")
         report = import_export(
             tenant_id=tenant_id, raw=raw, name=options["file"], actor=ACTOR, on_conflict=options["on_conflict"],
-            namespace=options["namespace"], dry_run=options["dry_run"],
+            namespace=options["namespace"] or PUBLIC, dry_run=options["dry_run"],
         )  # fmt: skip
         self.show(options, report.as_dict(), "\n".join(_lines(report)))
         return report
@@ -69,26 +73,38 @@ class Command(ImportCommand):
             if options["on_conflict"] == FAIL:
                 found = import_tools(**{**arguments, "dry_run": True}).left_out
                 if taken := [one["operation"] for one in found if one["reason"].startswith(ID_TAKEN)]:
-                    raise Conflicts(taken)
+                    raise Conflicts(
+                        taken, "Give them other ids, or leave --on-conflict out to import the others."
+                    )
             reports.append(import_tools(**arguments))
             return reports[0]
 
-        self.run_import(
-            importer, tenant_id, options["file"], options, raw=raw, namespace=options["namespace"]
-        )
+        namespace = self._namespace(tenant_id, options)
+        self.run_import(importer, tenant_id, options["file"], options, raw=raw, namespace=namespace)
         return reports[0]
+
+    def _namespace(self, tenant_id: UUID, options: dict[str, Any]) -> str:
+        """Where the tools of the source are; new ones do not go elsewhere."""
+        slug, asked = options["source"] or slug_of(options["file"]), options["namespace"]
+        with tenant_context(tenant_id):
+            found = Tool.objects.filter(source__slug=slug).order_by("namespace").distinct()
+            there = list(found.values_list("namespace", flat=True))
+        if asked and there not in ([], [asked]):
+            self.stop(
+                REFUSED,
+                f"The tools of the source {slug} are in the namespace {', '.join(there)}. Leave --namespace out, or give "
+                "the file another --source.",
+            )
+        return asked or (there[0] if there else PUBLIC)
 
 
 def _lines(report: EntriesReport) -> list[str]:
     would = " (dry run: nothing was stored)" if report.dry_run else ""
-    lines = [
+    return [
         f"{report.file}: {report.tools:,} tools{would}",
         (
             f"  {report.added:,} added, {report.changed:,} changed, {report.unchanged:,} unchanged, "
             f"{report.skipped:,} left as they are here, {len(report.left_out):,} left out"
         ),
+        *details(report.left_out, report.warnings),
     ]
-    lines += [f"  left out: {one['operation']}: {one['reason']}" for one in report.left_out[:SHOWN]]
-    if len(report.left_out) > SHOWN:
-        lines.append(f"  … and {len(report.left_out) - SHOWN} more left out (--json lists them all)")
-    return [*lines, *(f"  warning: {warning}" for warning in report.warnings[:SHOWN])]

@@ -16,10 +16,10 @@ from portal.jobs.errors import AlreadyRunning, InvalidArguments
 from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import DONE, REFUSED, SOME_FAILED, USAGE
 from portal.tenancy.context import tenant_context
+from tools.imports.command import ACTOR
 from tools.imports.jobs import SYNC
 from tools.models import Action, Source, Sync, SyncChange, SyncState
 
-WHO = "manage.py"
 SHOWN = 20
 _SIGNS = {Action.ADD: "+", Action.CHANGE: "~", Action.MOVE: ">", Action.REMOVE: "-"}
 _COUNTS = ("added", "changed", "moved", "removed", "unchanged", "protected", "conflicts")
@@ -69,14 +69,14 @@ class Command(JobCommand):
         if not options["all"]:
             return [options["source"]]
         with tenant_context(tenant_id):
-            return list(Source.objects.exclude(url="", server=None).values_list("slug", flat=True))
+            return [source.slug for source in Source.objects.all() if source.is_readable]
 
     def _sync(self, tenant_id: UUID, slug: str, options: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """The exit code and what is told of one source."""
         args = {"source": slug, "apply": options["apply"], "confirm_removals": options["confirm_removals"]}
         try:
             with tenant_context(tenant_id):
-                job = services.start(SYNC, args, by=WHO)
+                job = services.start(SYNC, args, by=ACTOR)
                 # In the transaction that made it, or else a worker may be faster.
                 claimed = None if options["detach"] else Job.objects.claim(kinds=[SYNC], pk=job.pk)
         except InvalidArguments as error:
