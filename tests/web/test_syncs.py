@@ -89,7 +89,7 @@ def test_SYN_5_kept_overrides_and_new_conflicts_are_said_and_conflicts_stand_fir
     page = operator_client.get(path_of(sync)).content.decode()
     rows = page[page.index('class="changes"') :]
     assert "Override now in conflict" in rows
-    assert "Override kept: Description" in rows
+    assert "Override kept: description" in rows
     assert rows.index(">prices<") < rows.index(">alpha<")
     tab = operator_client.get(f"{path_of(sync)}?show=conflicts", headers=HTMX).content.decode()
     assert "<html" not in tab

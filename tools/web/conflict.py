@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.apps import apps
-
+from tools import history
 from tools.models import Tool
 from tools.web.diff import Segment, as_text, word_diff
 from tools.web.forms import ToolForm, parameter_field
@@ -39,7 +38,7 @@ class Merge:
 
 def seen_version(tool: Tool, version: int) -> Mapping[str, Any] | None:
     """The form's values as they were at `version`, from the history; None if it does not reach back that far."""
-    events = apps.get_model("tools", "ToolEvent").objects.filter(pgh_obj_id=tool.pk, version=version)
+    events = history.events(Tool).filter(pgh_obj_id=tool.pk, version=version)
     event = events.order_by("-pgh_id").values().first()
     return ToolForm.initial_from(event) if event else None
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tools.models import PARAMETER_PREFIX, Action, SyncChange, SyncState, Tool
+from tools.models import Action, SyncChange, SyncState, Tool
 from tools.web.diff import Segment, as_text, word_diff
 from tools.web.embedding_state import Badge
+from tools.web.overrides import label_of
 
 STATES = {
     SyncState.PLANNED: Badge("running", "Planned", "list-task", "Waits to be applied or discarded."),
@@ -29,12 +30,6 @@ ACTIONS = {
     Action.REMOVE: Badge("failed", "Removed", "trash", "Its tool is deactivated, and kept with its edits."),
 }
 _SCHEMAS = ("parameters", "output", "annotations")  # of which a change has lines that say what is new in them
-_LABELS = {
-    "parameters": "Input schema",
-    "output": "Output schema",
-    "routing_domain": "Domain",
-    "server": "Server",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,8 @@ class ShownChange:
 def _shown_field(field: str, before: Any, after: Any, override: str) -> ShownField:
     lines = after if field in _SCHEMAS else []
     diff = [] if field in _SCHEMAS else word_diff(as_text(before), as_text(after))
-    return ShownField(label_of(field), diff, lines, override)
+    label = label_of(field)
+    return ShownField(label[:1].upper() + label[1:], diff, lines, override)
 
 
 def shown_changes(changes: list[SyncChange], has: Any) -> list[ShownChange]:
@@ -89,10 +85,3 @@ def shown_changes(changes: list[SyncChange], has: Any) -> list[ShownChange]:
         )
     )
     return [ShownChange(change, has(change), change.tool_uuid in known) for change in changes]
-
-
-def label_of(field: str) -> str:
-    """A field's name as people read it."""
-    if field.startswith(PARAMETER_PREFIX):
-        return f"Parameter {field.removeprefix(PARAMETER_PREFIX)}"
-    return _LABELS.get(field, field.replace("_", " ").capitalize())
