@@ -20,6 +20,12 @@ def events(model: type[Model]) -> QuerySet[Any]:
     return found
 
 
+def newest_event(model: type[Model]) -> Subquery:
+    """For a query of rows: the number of the newest event of each, which names the state that it is in."""
+    mine = events(model).filter(pgh_obj_id=OuterRef("pk"))
+    return Subquery(mine.order_by("-pgh_id").values("pgh_id")[:1])
+
+
 def with_before(model: type[Model], found: QuerySet[Any], limit: int) -> list[tuple[Event, Event | None]]:
     """The first `limit` of these events, each with the one before it of the same row, however far back that one is."""
     older = events(model).filter(pgh_obj_id=OuterRef("pgh_obj_id"), pgh_id__lt=OuterRef("pgh_id"))

@@ -190,7 +190,7 @@ def _validate(server: McpServer, given: Mapping[str, Any]) -> None:
     if unfit := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
         raise Invalid(unfit)
     try:
-        server.clean_fields(exclude=["tenant"])
+        server.clean_fields(exclude=["tenant", "url"])  # `_unfit_way` judges the URL, as whoever asks it does
     except ValidationError as error:
         raise Invalid(error.message_dict) from error
     errors = {

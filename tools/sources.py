@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from embeddings import wishes
 from tools import embedding
 from tools.errors import Invalid
+from tools.imports.fetch import FetchRefused, host_header
 from tools.imports.syncs import INTERVALS, source_write
 from tools.models import McpServer, Schedule, Source, SourceKind
 from tools.services import catalogue_write
@@ -43,10 +44,14 @@ def update_source(*, pk: UUID, actor: str, **changes: Any) -> Source:
 
 def _validate(source: Source, changed: list[str]) -> None:
     try:
-        # An import takes addresses that a form would not, such as one without a dot; they are not this change's to judge.
-        source.clean_fields(exclude={field.name for field in Source._meta.fields} - set(changed))
+        # What an address may be is decided by who asks it: Django would refuse a host without a dot, and take a password.
+        source.clean_fields(exclude={field.name for field in Source._meta.fields} - set(changed) | {"url"})
+        if "url" in changed and source.url:
+            host_header(source.url)
     except ValidationError as error:
         raise Invalid(error.message_dict) from error
+    except FetchRefused as refused:
+        raise Invalid({"url": [str(refused)]}) from None
     server: McpServer | None = source.server
     if server is not None and source.kind != SourceKind.MCP:
         raise Invalid({"server": ["Only a source of kind MCP is read from an MCP server."]})

@@ -87,10 +87,10 @@ def settings_at(row: Source | McpServer, event: str, names: Iterable[str]) -> di
     return {name: found[name] for name in names}
 
 
-def last_settings(row: Source | McpServer) -> tuple[int, str]:
-    """The number of the newest event of this source or server, and who made it."""
+def last_author(row: Source | McpServer) -> str:
+    """Who changed the settings last."""
     found = history.events(type(row)).filter(pgh_obj_id=row.pk).order_by("-pgh_id").values().first()
-    return (found["pgh_id"], _who(found)) if found else (0, "")
+    return _who(found or {"pgh_context": None})
 
 
 def restorable(tool: Tool, event: int) -> dict[str, Any] | None:
