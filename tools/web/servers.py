@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools import history, servers, services
 from tools.errors import CatalogueError, Invalid
@@ -130,12 +131,16 @@ def _refuse(form: ServerForm, error: CatalogueError) -> None:
 
 
 @require_POST
-@member_page(Role.OPERATOR)
+@member_page(Role.OPERATOR, asks_others=True)
 def test_server(request: PageRequest, pk: UUID) -> HttpResponse:
     """Asks the server for its tools and says what came back; no tool is stored."""
-    report = servers.test_connection(_find(pk))
-    context = {**_shown(_find(pk)), "report": report}
-    return render(request, "servers/detail.html#server" if request.htmx else "servers/detail.html", context)
+    with tenant_context(request.member.tenant_id):
+        server = _find(pk)
+    report = servers.test_connection(server)
+    with tenant_context(request.member.tenant_id):
+        context = {**_shown(_find(pk)), "report": report}
+        name = "servers/detail.html#server" if request.htmx else "servers/detail.html"
+        return render(request, name, context)
 
 
 @require_http_methods(["GET", "POST"])
