@@ -87,6 +87,18 @@ def test_R16_a_test_of_a_server_and_a_plan_made_again_hold_no_transaction_either
     assert bounded(asked, 1)
 
 
+def test_UI_3_0_what_such_a_page_does_not_find_is_a_page_of_the_portal_too(
+    committed: Tenant, client: Client
+) -> None:
+    nothing = committed.pk
+    for path in (f"/servers/{nothing}/test/", f"/sources/{nothing}/syncs/{nothing}/again/"):
+        answer = client.post(path)
+        assert answer.status_code == 404
+        assert "here." in answer.content.decode()
+    viewer = make_client(committed, "viewer")
+    assert viewer.post("/sources/import/").status_code == 403
+
+
 def test_R16_a_document_that_takes_too_long_is_given_up_with_a_sentence(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
