@@ -13,11 +13,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.apps import apps
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from tools import embedding, services
+from tools import embedding, history, services
 from tools.errors import CatalogueError
 from tools.imports.parameter_texts import parameter_descriptions
 from tools.imports.projection import tool_fields
@@ -139,8 +138,8 @@ def undo_reset(*, reset: UUID, actor: str) -> tuple[int, int]:
     """Takes a reset of the last ten minutes back; returns how many overrides are there again, and how many tools were left
     alone because they have changed since. Raises CatalogueError, and then all is as it was."""
     deleted = list(
-        apps.get_model("tools", "ManualOverrideEvent")
-        .objects.filter(pgh_label="delete", pgh_context__reset=str(reset), pgh_created_at__gt=Now() - UNDO)
+        history.events(ManualOverride)
+        .filter(pgh_label="delete", pgh_context__reset=str(reset), pgh_created_at__gt=Now() - UNDO)
         .values("id", "tool_id", "field", "value", "imported_value", "made_by", "made_at")
     )
     if not deleted:
@@ -170,9 +169,9 @@ def undo_reset(*, reset: UUID, actor: str) -> tuple[int, int]:
 
 def _versions_after(reset: UUID, tools: Iterable[Tool]) -> dict[UUID, int]:
     """The version that the reset gave each of the tools."""
-    events = apps.get_model("tools", "ToolEvent").objects
     return dict(
-        events.filter(pgh_obj_id__in=[tool.pk for tool in tools], pgh_context__reset=str(reset))
+        history.events(Tool)
+        .filter(pgh_obj_id__in=[tool.pk for tool in tools], pgh_context__reset=str(reset))
         .order_by("pgh_id")
         .values_list("pgh_obj_id", "version")
     )

@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from embeddings import wishes
 from tools import embedding
 from tools.errors import Invalid
+from tools.imports.fetch import FetchRefused, host_header
 from tools.imports.records import INTERVALS, source_write
 from tools.models import McpServer, Schedule, Source, SourceKind, SyncState
 from tools.services import catalogue_write
@@ -47,8 +48,8 @@ def update_source(*, pk: UUID, actor: str, **changes: Any) -> Source:
 
 def _validate(source: Source, changed: list[str]) -> None:
     try:
-        # An import takes addresses that a form would not, such as one without a dot; they are not this change's to judge.
-        source.clean_fields(exclude={field.name for field in Source._meta.fields} - set(changed))
+        # What an address may be is decided by who asks it: Django would refuse a host without a dot, and take a password.
+        source.clean_fields(exclude={field.name for field in Source._meta.fields} - set(changed) | {"url"})
     except ValidationError as error:
         raise Invalid(error.message_dict) from error
     check_address(source, changed)
@@ -56,6 +57,11 @@ def _validate(source: Source, changed: list[str]) -> None:
 
 def check_address(source: Source, changed: Container[str]) -> None:
     """Where the source is read, and that it can be. Raises Invalid."""
+    try:
+        if "url" in changed and source.url:
+            host_header(source.url)
+    except FetchRefused as refused:
+        raise Invalid({"url": [str(refused)]}) from None
     server: McpServer | None = source.server
     if source.kind == SourceKind.MANUAL:
         said = [name for name in ("url", "server", "schedule") if name in changed and getattr(source, name)]

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 from django.contrib.auth import get_user_model
+from django.db import connection
 from django.test import Client, RequestFactory
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Tenant
+from tests.conftest import make_client
 from tools import services
-from tools.models import Tool
+from tools.models import Source, Tool
 from tools.web import errors
 
 PAGES = ["/tools/", "/search/", "/sources/", "/sources/import/", "/tools/new/", "/jobs/", "/jobs/new/"]
@@ -171,6 +176,32 @@ def test_errors_are_pages_of_the_portal_with_a_request_id(viewer_client: Client)
     assert "There is no page at this address." in html
     assert "abc-123" in html
     assert answer["X-Request-ID"] == "abc-123"
+
+
+def test_R16_a_second_press_of_delete_waits_and_then_finds_nothing(
+    committed: Tenant, admin_database: psycopg.Connection[Any]
+) -> None:
+    with tenant_context(committed.pk):
+        source = Source.objects.create(slug="shop", kind="openapi")
+    client, answers = make_client(committed, "admin"), []
+
+    def press() -> None:
+        answers.append(client.post(f"/sources/{source.pk}/delete/"))
+        connection.close()
+
+    lock = f"hashtextextended('source {committed.pk} shop', 0)"
+    admin_database.execute(f"SELECT pg_advisory_lock({lock})")
+    pressed = threading.Thread(target=press)
+    pressed.start()
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+    while not admin_database.execute(waiting).fetchone() and pressed.is_alive():
+        time.sleep(0.01)
+    with tenant_context(committed.pk):
+        source.delete()
+    admin_database.execute(f"SELECT pg_advisory_unlock({lock})")
+    pressed.join()
+    assert answers[0].status_code == 404
+    assert "It is no longer here. Somebody has deleted it meanwhile." in answers[0].content.decode()
 
 
 def test_errors_of_fragments_are_one_alert(viewer_client: Client) -> None:

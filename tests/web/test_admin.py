@@ -19,7 +19,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Tenant
 from tools import servers, services
-from tools.models import ManualOverride, McpServer, Sync, SyncChange, Tool, ToolEmbedding
+from tools.models import ManualOverride, McpServer, Source, Sync, SyncChange, Tool, ToolEmbedding
 
 OURS = [
     "tenancy.Tenant", "tenancy.Membership", "tenancy.ApiKey", "tenancy.IdempotencyKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
@@ -253,6 +253,32 @@ def test_CAT_3_a_server_is_written_in_the_admin_through_its_services(superuser: 
     )
     assert superuser.post(address("tools.McpServer", "delete", server.pk), {"post": "yes"}).status_code == 302
     assert not McpServer.objects.exists()
+
+
+def test_CAT_3_a_server_on_a_host_without_a_dot_is_written_in_the_admin(superuser: Client) -> None:
+    path = address("tools.McpServer", "add")
+    fields = {"slug": "billing", "url": "http://billing:8000/mcp", "headers": "{}"}
+    refused = superuser.post(path, {**fields, "url": "https://ada:pw@mcp.example.com/mcp"})
+    assert "holds no user or password" in refused.content.decode()
+    assert superuser.post(path, fields).status_code == 302
+    assert McpServer.objects.get().url == "http://billing:8000/mcp"
+
+
+def test_R16_a_source_that_is_being_synced_is_not_deleted_in_the_admin_and_says_why(
+    superuser: Client, tenant: Tenant, admin_database: psycopg.Connection[Any]
+) -> None:
+    source = Source.objects.create(slug="shop", kind="openapi")
+    lock = f"hashtextextended('source {source.tenant_id} {source.slug}', 0)"
+    admin_database.execute(f"SELECT pg_advisory_lock({lock})")
+    try:
+        one = superuser.post(address("tools.Source", "delete", source.pk), {"post": "yes"}, follow=True)
+        fields = {"action": "delete_selected", "_selected_action": [str(source.pk)], "post": "yes"}
+        many = superuser.post(address("tools.Source", "changelist"), fields, follow=True)
+    finally:
+        admin_database.execute(f"SELECT pg_advisory_unlock({lock})")
+    for answer in (one, many):
+        assert "Another write, such as a sync, is changing this right now." in answer.content.decode()
+    assert Source.objects.filter(pk=source.pk).exists()
 
 
 def test_API_3_a_new_key_is_shown_once_and_works(superuser: Client) -> None:

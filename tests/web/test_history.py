@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
 from tests.tools.documents import import_document
 from tests.tools.test_overrides import pets
-from tools import overrides, services
-from tools.models import ManualOverride, Source, Tool, ToolEmbedding
-from tools.web.history import entries
+from tools import overrides, servers, services, sources
+from tools.models import ManualOverride, McpServer, Source, Tool, ToolEmbedding
+from tools.web.conflict import seen_version
+from tools.web.history import PAGE, entries
+from tools.web.overrides import label_of
 
 HTMX = {"HX-Request": "true"}
 
@@ -73,7 +78,7 @@ def test_CAT_8_every_field_that_an_operator_can_edit_is_seen_and_restored(
     tool = make_tool()
     before = getattr(Tool.objects.get(), field)
     edit(tool, **{field: CHANGED[field]})
-    label = field.replace("_", " ").capitalize()
+    label = label_of(field).capitalize()
     assert f"<h4>{label}</h4>" in history(operator_client, tool)
     created = events(tool)[0]
     answer = operator_client.post(f"/tools/{tool.pk}/history/{created}/restore/", {"version": 2}, follow=True)
@@ -207,8 +212,6 @@ def test_CAT_8_viewers_restore_nothing(viewer_client: Client, make_tool: Callabl
 def test_CAT_8_reset_keep_and_undo_stand_in_the_history_with_their_authors(
     viewer_client: Client, tenant: Tenant
 ) -> None:
-    from uuid import uuid4
-
     import_document(tenant, pets())
     tool = Tool.objects.get()
     edit(tool, parameter_descriptions={"dry": "Ours."})
@@ -225,6 +228,59 @@ def test_CAT_8_reset_keep_and_undo_stand_in_the_history_with_their_authors(
         ("Reset of description of dry undone", "uma"),
     ):
         assert f'<h3>{words}</h3><span class="text-secondary small">{who},' in html
+
+
+def test_CAT_8_what_happened_at_the_end_of_a_page_is_told_by_what_was_before_it(tenant: Tenant) -> None:
+    import_document(tenant, pets())
+    tool = Tool.objects.get()
+    edit(tool, parameter_descriptions={"dry": "Ours."})
+    edit(tool, description="Ours too.")
+    import_document(tenant, pets(dry="Only tests."))
+    overrides.keep_override(pk=tool.pk, field="parameters.dry", actor="kim")
+    # Newer events of another override, so that this one is the last that the page asks for.
+    for number in range(PAGE):
+        edit(tool, description=f"Edit {number}.")
+    newest = entries(ManualOverride, {"tool_id": tool.pk}, PAGE + 1)[PAGE]
+    assert newest.what == "Override of description of dry kept over a newer imported text"
+    assert [change.label for change in newest.changes] == ["Imported text"]
+
+
+def test_CAT_8_the_history_of_a_source_names_its_servers_also_those_that_are_gone(tenant: Tenant) -> None:
+    first, second = (
+        McpServer.objects.create(slug=slug, url=f"https://{slug}.example.org/mcp")
+        for slug in ("sums", "lamps")
+    )
+    source = Source.objects.create(slug="tools", kind="mcp", server=first)
+    sources.update_source(pk=source.pk, actor="olga", server=second)
+    servers.delete_server(pk=first.pk, actor="olga")
+    newest, _ = entries(Source, {"pgh_obj_id": source.pk})
+    assert [(one.label, [part.text for part in one.diff]) for one in newest.changes] == [
+        ("Server", ["sums", "lamps"])
+    ]
+
+
+def test_S2_whoever_reads_events_asks_for_those_of_the_current_tenant(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    import_document(tenant, pets())
+    tool, source = Tool.objects.get(), Source.objects.get()
+    edit(tool, description="Ours.")
+    reset = uuid4()
+    overrides.reset_override(pk=tool.pk, field="description", actor="rita", reset=reset)
+    created = events(tool)[0]
+    with CaptureQueriesContext(connection) as asked:
+        overrides.undo_reset(reset=reset, actor="uma")
+        for path in (
+            f"/tools/{tool.pk}/history/",
+            f"/tools/{tool.pk}/history/{created}/restore/",
+            f"/sources/{source.pk}/?restore=1",
+        ):
+            operator_client.get(path)
+        assert seen_version(tool, 1)
+    tables = re.compile(r'FROM "tools_\w+event" ')
+    reading = [one["sql"] for one in asked if tables.search(one["sql"])]
+    assert len(reading) > 5
+    assert [sql for sql in reading if tenant.pk.hex not in sql] == []
 
 
 def test_CAT_8_the_history_of_any_tracked_row_can_be_read(tenant: Tenant) -> None:

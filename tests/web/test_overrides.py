@@ -175,7 +175,7 @@ def test_SYN_5_more_than_a_page_has_time_for_is_refused_with_a_sentence(
 ) -> None:
     monkeypatch.setattr(pages, "_MOST_AT_ONCE", 5)
     html = operator_client.get("/overrides/reset/?all=1", follow=True).content.decode()
-    assert "These are 6 overrides, and a page decides at most 5 at once." in html
+    assert "These are 6 overrides, and a page takes at most 5 at once." in html
     assert len(ids()) == 6
 
 
@@ -204,6 +204,18 @@ def test_SYN_5_keep_one_selected_or_all_in_conflict(
     operator_client.post(path)
     assert overrides.conflicts(ManualOverride.objects.all()) == set()
     assert "conflict" not in page(operator_client).split("<ul class")[1]
+
+
+def test_SYN_5_a_patch_of_too_many_edits_is_refused_with_a_sentence(
+    viewer_client: Client, shop: list[Tool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "_MOST_AT_ONCE", 5)
+    for answer in (
+        viewer_client.get("/overrides/patch/?all=1&download=1", follow=True),
+        viewer_client.post("/overrides/patch/?all=1", follow=True),
+    ):
+        assert "These are 6 overrides, and a page takes at most 5 at once." in answer.content.decode()
+    assert "Propose upstream" in viewer_client.get("/overrides/patch/?all=1&field=tags").content.decode()
 
 
 def test_SYN_5_a_patch_proposes_the_edits_to_the_source_as_a_unified_diff(

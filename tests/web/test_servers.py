@@ -11,6 +11,7 @@ from django.test import Client
 
 from portal.tenancy.models import Tenant
 from tests.tools.imports.mcp_servers import allow, plain
+from tests.web.test_sources import seen
 from tools import servers
 from tools.models import Health, McpServer, Source
 
@@ -100,6 +101,45 @@ def test_a_refused_server_says_why_beside_the_field(
     assert answer.status_code == 422
     assert sentence in answer.content.decode()
     assert not McpServer.objects.exists()
+
+
+def test_R16_a_stale_form_of_a_server_changes_nothing_and_says_who_changed_what(
+    admin_client: Client, sums: McpServer
+) -> None:
+    path = f"/servers/{sums.pk}/edit/"
+    opened = seen(admin_client, path)
+    servers.update_server(pk=sums.pk, actor="olga", title="Their shop", command_id="mute")
+    answer = admin_client.post(path, {**FIELDS, **opened})
+    html = answer.content.decode()
+    assert answer.status_code == 409
+    sums.refresh_from_db()
+    assert (sums.title, sums.command_id) == ("Their shop", "mute")
+    assert "olga changed this server while you were editing it. Nothing of yours was stored yet." in html
+    assert "<del>Their shop</del><ins>Sums</ins>" in html
+    assert "Taken over from them, since you had not touched it: or a command." in html
+    form = answer.context["form"]
+    again = {**FIELDS, "command_id": form["command_id"].value(), "seen": form["seen"].value()}
+    assert admin_client.post(path, again).status_code == 302
+    sums.refresh_from_db()
+    assert (sums.title, sums.command_id) == ("Sums", "mute")
+
+
+def test_CAT_3_a_server_on_a_host_without_a_dot_is_stored_and_changed(admin_client: Client) -> None:
+    fields = {"slug": "web", "url": "http://billing:8000/mcp"}
+    assert admin_client.post("/servers/new/", fields).status_code == 302
+    path = f"/servers/{McpServer.objects.get().pk}/edit/"
+    changed = {"slug": "web", "url": "http://billing:8001/mcp", **seen(admin_client, path)}
+    assert admin_client.post(path, changed).status_code == 302
+    assert McpServer.objects.get().url == "http://billing:8001/mcp"
+
+
+def test_SEC_2_the_example_of_a_header_is_one_that_would_be_taken(
+    admin_client: Client, settings: Any
+) -> None:
+    form = admin_client.get("/servers/new/").context["form"]
+    headers = form["headers"].field.widget.attrs["placeholder"]
+    fields = {"slug": "web", "url": "https://mcp.example.org/mcp", "headers": headers}
+    assert admin_client.post("/servers/new/", fields).status_code == 302
 
 
 def test_a_name_is_taken_once(admin_client: Client, sums: McpServer) -> None:

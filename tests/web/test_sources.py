@@ -223,6 +223,13 @@ SETTINGS = {
 }
 
 
+def seen(client: Client, path: str) -> dict[str, str]:
+    """The hidden field of a form that was opened now."""
+    found = re.search(r'name="seen" value="(\d+)"', client.get(path).content.decode())
+    assert found
+    return {"seen": found[1]}
+
+
 def test_SYN_5_settings_are_saved_and_sync_wins_is_announced(
     operator_client: Client, viewer_client: Client, imported_tool: Tool
 ) -> None:
@@ -231,13 +238,14 @@ def test_SYN_5_settings_are_saved_and_sync_wins_is_announced(
     assert viewer_client.post(path, SETTINGS).status_code == 403
     page = operator_client.get(f"/sources/{imported_tool.source_id}/").content.decode()
     assert "The next sync would remove the edits of 1 tool." in page
-    operator_client.post(path, {**SETTINGS, "sync_wins": "on"})
+    here = f"/sources/{imported_tool.source_id}/"
+    operator_client.post(path, {**SETTINGS, **seen(operator_client, here), "sync_wins": "on"})
     source = Source.objects.get()
     assert (source.title, source.url, source.schedule) == ("The shop", SETTINGS["url"], "daily")
     assert source.auto_apply
     assert source.sync_wins
     assert source.next_sync_at is not None
-    operator_client.post(path, {**SETTINGS, "auto_apply": ""})
+    operator_client.post(path, {**SETTINGS, **seen(operator_client, here), "auto_apply": ""})
     source.refresh_from_db()
     assert not source.sync_wins
 
@@ -245,12 +253,83 @@ def test_SYN_5_settings_are_saved_and_sync_wins_is_announced(
 def test_a_schedule_without_an_address_is_refused_beside_its_field(
     operator_client: Client, imported_tool: Tool
 ) -> None:
-    answer = operator_client.post(
-        f"/sources/{imported_tool.source_id}/settings/", {"title": "Shop", "schedule": "hourly"}
-    )
+    here = f"/sources/{imported_tool.source_id}/"
+    fields = {"title": "Shop", "schedule": "hourly", **seen(operator_client, here)}
+    answer = operator_client.post(f"{here}settings/", fields)
     assert answer.status_code == 422
     assert "no address to be read from" in answer.content.decode()
     assert Source.objects.get().schedule == ""
+
+
+def test_R16_a_stale_form_of_settings_unschedules_nothing_and_says_who_changed_what(
+    operator_client: Client, web_source: Source
+) -> None:
+    here = f"/sources/{web_source.pk}/"
+    opened = seen(operator_client, here)
+    sources.update_source(pk=web_source.pk, actor="olga", schedule="hourly", title="Their shop")
+    fields = {"title": "Mine", "url": web_source.url, "schedule": ""}
+    answer = operator_client.post(f"{here}settings/", {**fields, **opened})
+    html = answer.content.decode()
+    assert answer.status_code == 409
+    web_source.refresh_from_db()
+    assert (web_source.title, web_source.schedule) == ("Their shop", "hourly")
+    assert "olga changed these settings while you were editing them. Nothing of yours was stored yet." in html
+    assert html.count("both of you changed it") == 1
+    assert "<del>Their shop</del><ins>Mine</ins>" in html
+    assert "Taken over from them, since you had not touched it: read it anew." in html
+    form = answer.context["form"]
+    assert (form["title"].value(), form["schedule"].value()) == ("Mine", "hourly")
+    # Saved again with what is seen now, it is said over theirs.
+    again = {"title": "Mine", "url": web_source.url, "schedule": "hourly", "seen": form["seen"].value()}
+    assert operator_client.post(f"{here}settings/", again).status_code == 302
+    web_source.refresh_from_db()
+    assert (web_source.title, web_source.schedule) == ("Mine", "hourly")
+
+
+def test_R16_a_form_that_says_not_what_it_has_seen_is_a_stale_one(
+    operator_client: Client, web_source: Source
+) -> None:
+    answer = operator_client.post(f"/sources/{web_source.pk}/settings/", {"title": "Mine"})
+    assert answer.status_code == 409
+    assert not Source.objects.exclude(title="").exists()
+
+
+def test_R16_what_a_sync_notes_of_a_source_makes_no_form_stale(
+    operator_client: Client, web_source: Source
+) -> None:
+    here = f"/sources/{web_source.pk}/"
+    fields = {"title": "Mine", "url": web_source.url, **seen(operator_client, here)}
+    Source.objects.update(synced_at=Now(), document_title="As the document says", updated_at=Now())
+    assert operator_client.post(f"{here}settings/", fields).status_code == 302
+
+
+def test_SYN_4_the_settings_of_a_source_on_a_host_without_a_dot_can_be_saved(
+    operator_client: Client, web_source: Source
+) -> None:
+    Source.objects.update(url="http://billing:8000/openapi.json")
+    here = f"/sources/{web_source.pk}/"
+    fields = {"title": "Billing", "url": "http://billing:8000/v2.json", "schedule": "daily"}
+    operator_client.post(f"{here}settings/", {**fields, **seen(operator_client, here)})
+    web_source.refresh_from_db()
+    assert (web_source.title, web_source.url, web_source.schedule) == tuple(fields.values())
+
+
+def test_SEC_2_a_source_s_url_holds_no_password(operator_client: Client, web_source: Source) -> None:
+    here = f"/sources/{web_source.pk}/"
+    for url in ("https://ada:pw@api.example.org/shop.json", "ftp://api.example.org/shop.json"):
+        answer = operator_client.post(f"{here}settings/", {"url": url, **seen(operator_client, here)})
+        assert answer.status_code == 422
+        assert "holds no user or password" in answer.context["form"].errors["url"][0]
+        asked = operator_client.post("/sources/import/", {"url": url, "plan": "1"})
+        assert "holds no user or password" in asked.context["form"].errors["url"][0]
+    web_source.refresh_from_db()
+    assert web_source.url == "https://api.example.org/shop.json"
+
+
+def test_SEC_2_a_host_without_a_dot_is_asked_for_its_document_like_any_other(operator_client: Client) -> None:
+    for name in ("url", "server_url"):
+        answer = operator_client.post("/sources/import/", {name: "http://billing:8000/x", "test": "1"})
+        assert "Only public addresses" in str(answer.context["form"].errors)
 
 
 def test_viewers_see_the_settings_and_no_form(viewer_client: Client, web_source: Source) -> None:

@@ -14,7 +14,7 @@ from portal.jobs.models import Job, JobState
 from portal.tenancy.models import Tenant
 from tests.tools.documents import document, import_document
 from tools import services
-from tools.imports import syncs
+from tools.imports import service, syncs
 from tools.models import Source, Sync, SyncState, Tool
 
 HTMX = {"HX-Request": "true"}
@@ -89,7 +89,7 @@ def test_SYN_5_kept_overrides_and_new_conflicts_are_said_and_conflicts_stand_fir
     page = operator_client.get(path_of(sync)).content.decode()
     rows = page[page.index('class="changes"') :]
     assert "Override now in conflict" in rows
-    assert "Override kept: Description" in rows
+    assert "Override kept: description" in rows
     assert rows.index(">prices<") < rows.index(">alpha<")
     tab = operator_client.get(f"{path_of(sync)}?show=conflicts", headers=HTMX).content.decode()
     assert "<html" not in tab
@@ -320,6 +320,41 @@ def test_SYN_3_an_older_document_is_planned_again_to_go_back_to_it(
     operator_client.post(path_of(older, "again/"))
     back = Sync.objects.get(state=SyncState.PLANNED)
     assert [(one.action, one.name) for one in back.changes.all()] == [("remove", "oops")]
+
+
+def test_SYN_3_a_file_of_tools_is_not_planned_again_and_no_button_offers_it(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    service.import_tools(
+        tenant_id=tenant.pk,
+        raw=b'{"id": "add", "name": "add", "description": "Adds."}',
+        name="mine.jsonl",
+        actor="ann",
+    )
+    sync = Sync.objects.get()
+    assert sync.document is not None
+    assert path_of(sync, "again/") not in operator_client.get(path_of(sync)).content.decode()
+    page = operator_client.post(path_of(sync, "again/"), follow=True).content.decode()
+    assert "A file of tools is not planned." in page
+    assert Sync.objects.count() == 1
+
+
+def test_SYN_4_the_session_keeps_what_was_unticked_of_plans_that_wait_and_nothing_else(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    key = f"sync_choices {tenant.pk}"
+    sync = plan(document("orders", "prices"))
+    both = {"shown": ids(sync, "orders", "prices")}
+    operator_client.post(path_of(sync, "choose/"), {**both, "ticked": both["shown"]})
+    assert key not in operator_client.session
+    operator_client.post(path_of(sync, "choose/"), {**both, "ticked": ids(sync, "orders")})
+    assert operator_client.session[key] == {str(sync.pk): {"add": {"on": True, "but": ids(sync, "prices")}}}
+    # A later plan of the source ends this one.
+    later = plan(document("orders", "prices", "refunds"))
+    operator_client.post(path_of(later, "choose/"), {"shown": ids(later, "refunds")})
+    assert set(operator_client.session[key]) == {str(later.pk)}
+    operator_client.post(path_of(later, "choose/"), {"every": "ticked"})
+    assert operator_client.session[key] == {}
 
 
 def test_a_failed_sync_shows_its_error_and_offers_to_try_again(

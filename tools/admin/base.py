@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db import models
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
 from portal.tenancy.models import Role
 from tools.errors import CatalogueError, Invalid
@@ -27,7 +28,8 @@ class TenantModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     role_to_write = Role.OPERATOR
     role_to_delete = Role.ADMIN
     list_per_page = 50
-    formfield_overrides = {models.URLField: {"assume_scheme": "https"}}
+    # What an address may be is decided by the services, not by Django's idea of one.
+    formfield_overrides = {models.URLField: {"form_class": forms.CharField}}
     show_full_result_count = False
 
     def has_module_permission(self, request: HttpRequest) -> bool:
@@ -68,6 +70,10 @@ class RefusableForm(forms.ModelForm):  # type: ignore[type-arg]
 
     refusal: CatalogueError | None = None
 
+    def _get_validation_exclusions(self) -> set[str]:
+        # Else the model's fields would be asked, which have Django's idea of an address.
+        return super()._get_validation_exclusions() | {"url"}  # type: ignore[no-any-return,misc]
+
     def clean(self) -> dict[str, Any] | None:
         cleaned = super().clean()
         if isinstance(self.refusal, Invalid):
@@ -103,9 +109,19 @@ class ServiceAdmin(TenantModelAdmin):
         form.refusal = getattr(request, "refusal", None)  # type: ignore[attr-defined]
         return form
 
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        try:
+            return super().delete_view(request, object_id, extra_context)
+        except CatalogueError as error:
+            messages.error(request, str(error))
+            return redirect(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", object_id)
+
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
         for row in queryset:
-            self.delete_model(request, row)
+            try:
+                self.delete_model(request, row)
+            except CatalogueError as error:
+                messages.error(request, str(error))
 
     def get_deleted_objects(self, objs: Iterable[Any], request: HttpRequest) -> Any:
         """Names only: what goes with a row is the service's affair, not the collector's."""

@@ -8,8 +8,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.postgres.fields import ArrayField
 from django.db.models import Field, QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.http import HttpRequest
 
 from tools import overrides, services, sources
 from tools.admin.base import ReadOnlyAdmin, RefusableForm, ServiceAdmin
@@ -110,20 +109,6 @@ class ToolAdmin(ServiceAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Tool) -> None:
         services.delete_tool(pk=obj.pk, actor=request.user.get_username())
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        try:
-            return super().delete_view(request, object_id, extra_context)
-        except CatalogueError as error:
-            messages.error(request, str(error))
-            return redirect("admin:tools_tool_change", object_id)
-
-    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
-        for tool in queryset:
-            try:
-                self.delete_model(request, tool)
-            except CatalogueError as error:
-                messages.error(request, str(error))
 
     @admin.action(description="Refresh embedding", permissions=["operate"])
     def refresh_embedding(self, request: HttpRequest, queryset: QuerySet[Tool]) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin, messages
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.contrib import admin
+from django.http import HttpRequest
 
 from portal.tenancy.models import Role
 from tools import servers
 from tools.admin.base import RefusableForm, ServiceAdmin
-from tools.errors import CatalogueError
 from tools.models import McpServer
 
 
@@ -58,17 +56,3 @@ class McpServerAdmin(ServiceAdmin):
 
     def delete_model(self, request: HttpRequest, obj: McpServer) -> None:
         servers.delete_server(pk=obj.pk, actor=request.user.get_username())
-
-    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        try:
-            return super().delete_view(request, object_id, extra_context)
-        except CatalogueError as error:
-            messages.error(request, str(error))
-            return redirect("admin:tools_mcpserver_change", object_id)
-
-    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
-        for server in queryset:
-            try:
-                self.delete_model(request, server)
-            except CatalogueError as error:
-                messages.error(request, str(error))

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.apps import apps
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import Model, Q
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 from rest_framework.views import APIView
 
-from portal.tenancy.context import current_tenant, tenant_context
+from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
+from tools import history
 from tools.api import override_docs as docs
 from tools.api.callers import caller_of, find_tool, namespace_of
 from tools.api.pages import ToolPages, foreign_cursor, refuse_unknown
+from tools.models import ManualOverride, Tool
 
 _VERBS = {"insert": "created", "update": "changed", "delete": "deleted"}
 # What an event may tell of: its model, and how that one refers to the tool.
-_THINGS = {"override": ("ManualOverride", "tool_id"), "tool": ("Tool", "pgh_obj_id")}
+_THINGS: dict[str, tuple[type[Model], str]] = {
+    "override": (ManualOverride, "tool_id"),
+    "tool": (Tool, "pgh_obj_id"),
+}
 # Bookkeeping of a row; its meaning is told by the other fields.
 _SILENT = {
     "id", "tenant_id", "version", "updated_by", "created_at", "download_count", "source_id", "endpoint_id", "made_at", "made_by",
@@ -62,43 +65,21 @@ class _Place:
         return place
 
 
-def _events(model: str) -> QuerySet[Any]:
-    # Event models have a plain manager; the policy in the database stands beneath.
-    event: Any = apps.get_model("tools", f"{model}Event")
-    found: QuerySet[Any] = event.objects.filter(tenant_id=current_tenant())
-    return found
-
-
 def history_of(pk: UUID, *, before: _Place | None, limit: int) -> list[tuple[_Place, dict[str, Any]]]:
     """The events of a tool and of its overrides, the newest first: at most `limit`, before a place."""
     found: list[tuple[_Place, dict[str, Any]]] = []
     for thing, (model, reference) in _THINGS.items():
-        events = _events(model).filter(**{reference: pk})
+        events = history.events(model).filter(**{reference: pk})
         if before is not None:
             events = events.filter(before.before(thing))
-        found += _read(thing, model, events.order_by("-pgh_created_at", "-pgh_id"), limit)
+        for row, older in history.with_before(model, events.order_by("-pgh_created_at", "-pgh_id"), limit):
+            found.append((_Place(row["pgh_created_at"], thing, row["pgh_id"]), _shown(thing, row, older)))
     return sorted(found, key=lambda one: one[0], reverse=True)[:limit]
-
-
-def _read(
-    thing: str, model: str, events: QuerySet[Any], limit: int
-) -> Iterator[tuple[_Place, dict[str, Any]]]:
-    older = _events(model).filter(pgh_obj_id=OuterRef("pgh_obj_id"), pgh_id__lt=OuterRef("pgh_id"))
-    rows = list(
-        events.annotate(older=Subquery(older.order_by("-pgh_id").values("pgh_id")[:1])).values()[:limit]
-    )
-    before = {
-        row["pgh_id"]: row
-        for row in _events(model).filter(pgh_id__in=[one["older"] for one in rows]).values()
-    }
-    for row in rows:
-        place = _Place(row["pgh_created_at"], thing, row["pgh_id"])
-        yield place, _shown(thing, row, before.get(row["older"]))
 
 
 def _shown(thing: str, row: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
     context = row["pgh_context"] or {}
-    fields = (name for name in row if not name.startswith("pgh_") and name not in _SILENT | {"older"})
+    fields = (name for name in row if not name.startswith("pgh_") and name not in _SILENT)
     changed = [name for name in fields if row[name] != before[name]] if before else []
     return {
         "id": f"{thing}-{row['pgh_id']}",

@@ -42,8 +42,9 @@ _EXPONENT_FROM = 1e16
 _SHARED = "\0"
 
 
-def parse(kind: str, raw: bytes, *, name: str) -> ParsedDocument:
-    """The parsed document of one of KINDS; ANY recognises it. Raises DocumentRefused, also for one that breaks the bounds."""
+def parse(kind: str, raw: bytes, *, name: str, seconds: float = WALL_SECONDS) -> ParsedDocument:
+    """The parsed document of one of KINDS; ANY recognises it. Raises DocumentRefused, also for one that breaks the bounds, of
+    which `seconds` is for who cannot wait as long as a job can."""
     # What cannot be an argument of a program is not shown to people either.
     command = [sys.executable, "-m", "tools.imports.sandbox", kind, without_controls(name)[0][:1000]]
     root = Path(__file__).resolve().parents[2]
@@ -51,11 +52,11 @@ def parse(kind: str, raw: bytes, *, name: str) -> ParsedDocument:
         try:
             # The environment holds the portal's secrets, and the reader needs none of it.
             done = subprocess.run(
-                command, input=raw, stdout=out, stderr=subprocess.PIPE, timeout=WALL_SECONDS, cwd=root, env={}, check=False,
+                command, input=raw, stdout=out, stderr=subprocess.PIPE, timeout=seconds, cwd=root, env={}, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise DocumentRefused(
-                f"The document took more than {WALL_SECONDS} s to read and was given up."
+                f"The document took more than {seconds:.0f} s to read and was given up."
             ) from None
         if done.returncode == REFUSED:
             raise DocumentRefused(done.stderr.decode())

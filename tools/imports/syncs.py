@@ -84,11 +84,12 @@ def plan_document(
     server: McpServer | None = None,
     warnings: Sequence[str] = (),
     is_stored: bool = False,
+    seconds: float = sandbox.WALL_SECONDS,
 ) -> Sync:
     """Stores the document and what it would do to the source `slug`, which is made if it is new. A plan without a change is
     applied at once. Once applied, the source is read anew at the `server` or URL that gave the document, but for one that
     `is_stored` already. Raises DocumentRefused and CatalogueError; then nothing is stored."""
-    document = parsed(kind or sandbox.ANY, raw, name, warnings)
+    document = parsed(kind or sandbox.ANY, raw, name, warnings, seconds)
     url = name if "://" in name and not (is_stored or server) else ""
     origin = Origin(slug=slug, kind=SourceKind(document.kind), name=name, raw=raw, url=url, server=server)
     with tenant_context(tenant_id), source_write(slug, actor):
@@ -172,9 +173,11 @@ def read_source(source: Source, *, seconds: float | None = None) -> tuple[bytes,
     return fetch.document(source.url, seconds=seconds), source.url, ()
 
 
-def parsed(kind: str, raw: bytes, name: str, warnings: Sequence[str] = ()) -> ParsedDocument:
+def parsed(
+    kind: str, raw: bytes, name: str, warnings: Sequence[str] = (), seconds: float = sandbox.WALL_SECONDS
+) -> ParsedDocument:
     """The document, with the warnings of its way here before its own. Raises DocumentRefused."""
-    document = sandbox.parse(kind, raw, name=PurePosixPath(name).name or name)
+    document = sandbox.parse(kind, raw, name=PurePosixPath(name).name or name, seconds=seconds)
     return replace(document, warnings=(*warnings, *document.warnings))
 
 

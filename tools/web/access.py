@@ -8,8 +8,8 @@ from typing import Any, Protocol, cast
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
-from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -36,8 +36,16 @@ class PageView(Protocol):
 View = Callable[..., HttpResponse]
 
 
-def member_page(role: str = Role.VIEWER) -> Callable[[PageView], View]:
-    """Opens the view to members of at least `role`. Anonymous visitors go to the login, members of nothing get a 403."""
+PAGE_SECONDS = 45.0
+"""What a page that asks somebody else or parses a document may take for both; comparing and storing need the rest of the
+minute that its worker has (portal/gunicorn.py)."""
+
+
+def member_page(role: str = Role.VIEWER, *, asks_others: bool = False) -> Callable[[PageView], View]:
+    """Opens the view to members of at least `role`. Anonymous visitors go to the login, members of nothing get a 403.
+
+    A view that `asks_others` runs in no transaction, and opens a tenant_context where it needs the database.
+    """
 
     def decorate(view: PageView) -> View:
         @wraps(view)
@@ -48,6 +56,7 @@ def member_page(role: str = Role.VIEWER) -> Callable[[PageView], View]:
             patch_cache_control(answer, private=True, no_store=True)
             return answer
 
+        guarded.asks_others = asks_others  # type: ignore[attr-defined]
         return guarded
 
     return decorate
@@ -62,7 +71,11 @@ def _answer(view: PageView, request: PageRequest, role: str, *args: Any, **kwarg
         raise PermissionDenied(
             f"This needs the role {Role(role)}; you are {request.member.role} in {request.member.name}."
         )
-    return view(request, *args, **kwargs)
+    try:
+        return view(request, *args, **kwargs)
+    except ObjectDoesNotExist:
+        # A second press of Delete waits for the first one, and then there is nothing left.
+        raise Http404("It is no longer here. Somebody has deleted it meanwhile.") from None
 
 
 def to_login(request: PageRequest) -> HttpResponse:

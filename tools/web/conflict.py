@@ -1,4 +1,4 @@
-"""Two people edited one tool. What the second one wrote is merged with what the first one saved, field by field, from the
+"""Two people edited one thing. What the second one wrote is merged with what the first one saved, field by field, from the
 version that both saw; only what both changed needs a decision. Nothing is written here."""
 
 from __future__ import annotations
@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.apps import apps
-
+from tools import history
 from tools.models import Tool
 from tools.web.diff import Segment, as_text, word_diff
-from tools.web.forms import ToolForm, parameter_field
+from tools.web.forms import PortalForm, ToolForm, parameter_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +38,30 @@ class Merge:
 
 def seen_version(tool: Tool, version: int) -> Mapping[str, Any] | None:
     """The form's values as they were at `version`, from the history; None if it does not reach back that far."""
-    events = apps.get_model("tools", "ToolEvent").objects.filter(pgh_obj_id=tool.pk, version=version)
+    events = history.events(Tool).filter(pgh_obj_id=tool.pk, version=version)
     event = events.order_by("-pgh_id").values().first()
     return ToolForm.initial_from(event) if event else None
 
 
-def merge(current: Tool, seen: Mapping[str, Any] | None, form: ToolForm) -> Merge:
-    """`form` is bound and valid; `seen` are the values that its author started from."""
-    now = ToolForm.initial_of(current)
+def merge_tool(current: Tool, seen: Mapping[str, Any] | None, form: ToolForm) -> Merge:
+    """As `merge`, with what was written of parameters that are gone."""
+    merged = merge(ToolForm.initial_of(current), seen, form)
+    merged.gone.update(
+        {
+            name: text
+            for name, text in form.gone.items()
+            if text.strip() and (seen is None or seen.get(parameter_field(name)) != text)
+        }
+    )
+    return merged
+
+
+def merge(now: Mapping[str, Any], seen: Mapping[str, Any] | None, form: PortalForm) -> Merge:
+    """`form` is bound and valid; `now` are the values that are stored, `seen` those that its author started from."""
     merged = Merge(values={**now})
     for name, yours in form.cleaned_data.items():
         # A parameter may have come after the author opened the form, or gone since the form was made.
-        if name == "version" or name not in now:
+        if name not in now or form[name].is_hidden:
             continue
         theirs = now[name]
         untouched = seen is not None and yours == seen.get(name, theirs)
@@ -69,11 +80,4 @@ def merge(current: Tool, seen: Mapping[str, Any] | None, form: ToolForm) -> Merg
             contested=seen is None or (not untouched and theirs != seen.get(name)),
         )
         (merged.taken_over if untouched else merged.differing).append(entry)
-    merged.gone.update(
-        {
-            name: text
-            for name, text in form.gone.items()
-            if text.strip() and (seen is None or seen.get(parameter_field(name)) != text)
-        }
-    )
     return merged

@@ -8,9 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.apps import apps
-
-from tools import services
+from tools import history, services
 from tools.imports.parameter_texts import parameter_descriptions, with_descriptions
 from tools.models import ManualOverride, McpServer, Source, Tool
 from tools.web.diff import Segment, as_text, word_diff
@@ -60,34 +58,47 @@ def tool_history(pk: UUID, *, page: int = 1) -> tuple[list[Entry], bool]:
 def entries(model: type[Any], which: Mapping[str, Any], wanted: int = PAGE) -> list[Entry]:
     """The newest `wanted` events of the rows of a tracked model that `which` filters, newest first; whatever wrote them, a
     service, a statement for many rows or plain SQL."""
-    event_model = apps.get_model(model._meta.app_label, f"{model.__name__}Event")
-    rows = list(event_model.objects.filter(**which).order_by("-pgh_id").values()[: wanted + 1])
+    rows = history.with_before(model, history.events(model).filter(**which).order_by("-pgh_id"), wanted)
+    if model is Source:
+        _name_servers([one for pair in rows for one in pair if one is not None])
     words = _override_entry if model is ManualOverride else _entry
-    return [
-        words(
-            model,
-            row,
-            next((one for one in rows[index + 1 :] if one["pgh_obj_id"] == row["pgh_obj_id"]), None),
-        )
-        for index, row in enumerate(rows[:wanted])
-    ]
+    return [words(model, row, before) for row, before in rows]
+
+
+def _name_servers(rows: Iterable[dict[str, Any]]) -> None:
+    """Puts the name of a server, which may be gone by now, where its id stands."""
+    ids = {row["server_id"] for row in rows} - {None}
+    events = history.events(McpServer).filter(pgh_obj_id__in=ids).order_by("pgh_id")
+    slugs = dict(events.values_list("pgh_obj_id", "slug"))
+    for row in rows:
+        row["server_id"] = slugs.get(row["server_id"], row["server_id"])
 
 
 def settings_at(row: Source | McpServer, event: str, names: Iterable[str]) -> dict[str, Any]:
     """What an event of this source or server left these fields as, for the form that sets them; {} if there is none such."""
     if not event.isdecimal() or len(event) > _EVENT_DIGITS:
         return {}
-    events = apps.get_model("tools", f"{type(row).__name__}Event").objects
-    found = events.filter(pgh_obj_id=row.pk, pgh_id=int(event)).exclude(pgh_label="delete").first()
-    return {name: getattr(found, found._meta.get_field(name).attname) for name in names} if found else {}
+    events = history.events(type(row)).filter(pgh_obj_id=row.pk, pgh_id=int(event))
+    found = events.exclude(pgh_label="delete").values().first()
+    if found is None:
+        return {}
+    if "server_id" in found:
+        found["server"] = McpServer.objects.filter(pk=found["server_id"]).first()
+    return {name: found[name] for name in names}
+
+
+def last_author(row: Source | McpServer) -> str:
+    """Who changed the settings last."""
+    found = history.events(type(row)).filter(pgh_obj_id=row.pk).order_by("-pgh_id").values().first()
+    return _who(found or {"pgh_context": None})
 
 
 def restorable(tool: Tool, event: int) -> dict[str, Any] | None:
     """What services.update_tool would have to change to make the tool what it was after this event; None if there is no such
     event. Whether it is active is a decision of its own, and what an imported tool takes and gives is its source's."""
     row = (
-        apps.get_model("tools", "ToolEvent")
-        .objects.filter(pgh_obj_id=tool.pk, pgh_id=event)
+        history.events(Tool)
+        .filter(pgh_obj_id=tool.pk, pgh_id=event)
         .exclude(pgh_label="delete")
         .values()
         .first()
@@ -109,7 +120,7 @@ def changes_of(tool: Tool, changes: Mapping[str, Any]) -> list[Change]:
     texts, now = changes.get("parameter_descriptions", {}), parameter_descriptions(tool.parameters)
     return [
         *(
-            Change(_words(Tool._meta.get_field(name).verbose_name), _field_diff(getattr(tool, name), value))  # type: ignore[union-attr]
+            Change(_words(label_of(name)), _field_diff(getattr(tool, name), value))
             for name, value in changes.items()
             if name != "parameter_descriptions"
         ),
@@ -123,7 +134,8 @@ def _entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] |
         for field in model._meta.concrete_fields:
             name = field.attname
             if name in row and name not in _SILENT and row[name] != before[name]:
-                changes += _changes(name, _words(field.verbose_name), before[name], row[name])
+                label = label_of(name) if model is Tool else field.verbose_name
+                changes += _changes(name, _words(label), before[name], row[name])
     verb = _VERBS[row["pgh_label"]]
     return Entry(
         row["pgh_created_at"],

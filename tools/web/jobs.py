@@ -18,6 +18,7 @@ from django_htmx.http import push_url
 from portal.jobs import kinds, services
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobState
+from portal.tenancy.context import NoTenant, current_tenant
 from portal.tenancy.models import Role
 from tools.imports.jobs import APPLY
 from tools.jobs import BACKFILL
@@ -47,8 +48,12 @@ def jobs_of_header(request: HttpRequest) -> dict[str, Any]:
     """Template context: the jobs that are not over, for the header's pill; asked for only where the header is rendered."""
 
     def found() -> list[Job]:
-        # An error page is rendered after the roll-back, when nothing may be asked any more.
+        # An error page is rendered after the roll-back, when nothing may be asked any more, or outside of the tenant's block.
         if getattr(request, "member", None) is None or connection.needs_rollback:
+            return []
+        try:
+            current_tenant()
+        except NoTenant:
             return []
         return list(services.active().running_first()[:_MOST_IN_THE_PILL])
 

@@ -36,6 +36,7 @@ _MOST_WHO = 500
 _MOST_AT_ONCE = 5_000  # what a page may take the time for
 _MOST_UNDO = 5
 _PARAMETERS = "parameters"  # as a filter: the descriptions of all parameters
+_LABELS = {"parameters": "input schema", "output": "output schema", "routing_domain": "domain"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +74,10 @@ def overrides_of(tool: Tool) -> list[ShownOverride]:
 
 
 def label_of(field: str) -> str:
-    """The field in words, within a sentence."""
+    """A field of a tool in words, within a sentence."""
     if field.startswith(PARAMETER_PREFIX):
         return f"description of {field.removeprefix(PARAMETER_PREFIX)}"
-    return str(Tool._meta.get_field(field).verbose_name)  # type: ignore[union-attr]
+    return _LABELS.get(field, field.replace("_", " "))
 
 
 # --- The page ---------------------------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ def reset_overrides(request: PageRequest) -> HttpResponse:
 
 
 def _too_many(count: int) -> str:
-    return f"These are {count:,} overrides, and a page decides at most {_MOST_AT_ONCE:,} at once. Narrow the list by source or field."
+    return f"These are {count:,} overrides, and a page takes at most {_MOST_AT_ONCE:,} at once. Narrow the list by source or field."
 
 
 def _what(chosen: list[Standing]) -> str:
@@ -310,6 +311,10 @@ def override_patch(request: PageRequest) -> HttpResponse:
     """The edits as a unified diff against what the sources say, to be proposed to those who write them; `download` gives the
     plain text. Also by POST, since an address cannot hold many ids."""
     chosen = _chosen(request)
+    back = next_url(request, reverse("override-list"))
+    if len(chosen) > _MOST_AT_ONCE:
+        messages.error(request, _too_many(len(chosen)))
+        return redirect(back)
     rows = ManualOverride.objects.select_related("tool__source", "tool__endpoint").in_bulk(
         [one.pk for one in chosen]
     )
@@ -323,7 +328,7 @@ def override_patch(request: PageRequest) -> HttpResponse:
         "count": len(chosen),
         "ids": [] if request.GET.get("all") else [one.pk for one in chosen],
         "action": request.get_full_path(),
-        "back": next_url(request, reverse("override-list")),
+        "back": back,
     }
     return render(request, "overrides/patch.html", context)
 

@@ -12,13 +12,15 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
-from tools import servers
+from tools import history, servers, services
 from tools.errors import CatalogueError, Invalid
 from tools.models import Health, McpServer
 from tools.web.access import PageRequest, actor, member_page
+from tools.web.conflict import merge
 from tools.web.embedding_state import Badge
-from tools.web.history import entries, settings_at
+from tools.web.history import entries, last_author, settings_at
 from tools.web.source_forms import ServerForm
 
 _MOST_SETTINGS = 10
@@ -37,7 +39,7 @@ def _servers() -> QuerySet[McpServer]:
 
 
 def _find(pk: UUID) -> Any:
-    server = _servers().filter(pk=pk).first()
+    server = _servers().annotate(newest_event=history.newest_event(McpServer)).filter(pk=pk).first()
     if server is None:
         raise Http404("There is no such MCP server here.")
     return server
@@ -71,7 +73,7 @@ def new_server(request: PageRequest) -> HttpResponse:
     form = ServerForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
-            server = servers.create_server(actor=actor(request), **form.cleaned_data)
+            server = servers.create_server(actor=actor(request), **form.changes())
         except CatalogueError as error:
             _refuse(form, error)
         else:
@@ -83,22 +85,42 @@ def new_server(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
 def edit_server(request: PageRequest, pk: UUID) -> HttpResponse:
+    """422 comes back with the reasons, 409 with what somebody else has set meanwhile; what was typed is kept."""
     server = _find(pk)
-    if request.method == "POST":
-        form = ServerForm(request.POST, server=server)
-    else:
-        restored = settings_at(server, request.GET.get("restore", ""), ServerForm.base_fields)
-        form = ServerForm(server=server, restored=restored)
-    if request.method == "POST" and form.is_valid():
+    if request.method == "GET":
+        restored = settings_at(server, request.GET.get("restore", ""), servers.EDITABLE_FIELDS)
+        form = ServerForm(server=server, shown=restored)
+        return render(request, "servers/edit.html", {"form": form, "server": server})
+    form = ServerForm(request.POST, server=server)
+    if form.is_valid():
         try:
-            servers.update_server(pk=pk, actor=actor(request), **form.changes())
+            with services.catalogue_write(actor(request)):
+                list(McpServer.objects.filter(pk=pk).select_for_update())
+                server = _find(pk)
+                is_stale = form.cleaned_data["seen"] != server.newest_event
+                if not is_stale:
+                    servers.update_server(pk=pk, actor=actor(request), **form.changes())
         except CatalogueError as error:
             _refuse(form, error)
         else:
+            if is_stale:
+                return _conflict(request, server, form)
             messages.success(request, "The server is saved.")
             return redirect("server", pk=pk)
-    context = {"form": form, "server": server}
-    return render(request, "servers/edit.html", context, status=422 if form.errors else 200)
+    return render(request, "servers/edit.html", {"form": form, "server": server}, status=422)
+
+
+def _conflict(request: PageRequest, server: Any, form: ServerForm) -> HttpResponse:
+    seen = settings_at(server, str(form.cleaned_data["seen"]), servers.EDITABLE_FIELDS)
+    merged = merge(ServerForm.values_of(server), seen or None, form)
+    context = {
+        "server": server,
+        # Unbound, so that the fields show the merged values and what its author has seen is what is stored now.
+        "form": ServerForm(server=server, shown=merged.values),
+        "merge": merged,
+        "stale": f"{last_author(server)} changed this server while you were editing it. Nothing of yours was stored yet.",
+    }
+    return render(request, "servers/edit.html", context, status=409)
 
 
 def _refuse(form: ServerForm, error: CatalogueError) -> None:
@@ -109,12 +131,16 @@ def _refuse(form: ServerForm, error: CatalogueError) -> None:
 
 
 @require_POST
-@member_page(Role.OPERATOR)
+@member_page(Role.OPERATOR, asks_others=True)
 def test_server(request: PageRequest, pk: UUID) -> HttpResponse:
     """Asks the server for its tools and says what came back; no tool is stored."""
-    report = servers.test_connection(_find(pk))
-    context = {**_shown(_find(pk)), "report": report}
-    return render(request, "servers/detail.html#server" if request.htmx else "servers/detail.html", context)
+    with tenant_context(request.member.tenant_id):
+        server = _find(pk)
+    report = servers.test_connection(server)
+    with tenant_context(request.member.tenant_id):
+        context = {**_shown(_find(pk)), "report": report}
+        name = "servers/detail.html#server" if request.htmx else "servers/detail.html"
+        return render(request, name, context)
 
 
 @require_http_methods(["GET", "POST"])

@@ -1,5 +1,5 @@
-"""Forms of sources and servers. What is allowed is decided by the services, whose refusals come back into the form by
-`add_refusals`."""
+"""Forms of sources and servers. What is allowed, such as which address, is decided by the services, whose refusals come back
+into the form by `add_refusals`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.core.exceptions import ValidationError
 
+from tools import servers, sources
 from tools.imports import mcp_server
-from tools.imports.fetch import FetchRefused
+from tools.imports.fetch import MAX_URL, FetchRefused, host_header
 from tools.models import DOCUMENT_KINDS, McpServer, Schedule, Source, SourceKind
 from tools.models.server import SLUG_PATTERN
 from tools.web.forms import LinesField, PlainTextField, PortalForm
 
 _SLUG_ERRORS = {"invalid": "Use lower-case letters, digits, dots, dashes and underscores."}
+
+
+def _may_be_asked(url: str) -> None:
+    try:
+        host_header(url)
+    except FetchRefused as refused:
+        raise ValidationError(str(refused)) from None
 
 
 class ImportForm(PortalForm):
@@ -30,11 +39,10 @@ class ImportForm(PortalForm):
         ),
         help_text="OpenAPI 2.0 or 3.x, the answer of an MCP server to tools/list, or LightAPI 0.1.0; JSON or YAML, up to 20 MB. Several files of one OpenAPI document as zip or tar.gz.",
     )
-    url = forms.URLField(
+    url = forms.CharField(
         required=False,
         label="URL of a document",
-        max_length=2048,
-        assume_scheme="https",
+        validators=[_may_be_asked],
         widget=forms.URLInput(attrs={"placeholder": "https://…/openapi.json"}),
         help_text="A public address; redirects are not followed.",
     )
@@ -51,11 +59,10 @@ class ImportForm(PortalForm):
         empty_label="None",
         help_text="One of the page Servers: it is asked for its tools.",
     )
-    server_url = forms.URLField(
+    server_url = forms.CharField(
         required=False,
         label="URL of an MCP server",
-        max_length=2048,
-        assume_scheme="https",
+        validators=[_may_be_asked],
         widget=forms.URLInput(attrs={"placeholder": "https://…/mcp"}),
         help_text="One that needs no headers, over streamable HTTP.",
     )
@@ -97,15 +104,24 @@ class ImportForm(PortalForm):
         return cleaned
 
 
-class SourceForm(PortalForm):
+class SettingsForm(PortalForm):
+    """Settings of a row. `seen` is the number of its newest event when its author opened the form."""
+
+    seen = forms.IntegerField(widget=forms.HiddenInput, required=False)
+
+    def changes(self) -> dict[str, Any]:
+        return {name: self.cleaned_data[name] for name in self.changed_data if name != "seen"}
+
+
+class SourceForm(SettingsForm):
     """What operators decide about a source. A source has the fields that its kind can use."""
 
     title = forms.CharField(max_length=300, required=False, help_text="Empty: as the document says.")
-    url = forms.URLField(
+    url = forms.CharField(
         required=False,
         label="URL",
-        max_length=2048,
-        assume_scheme="https",
+        max_length=MAX_URL,
+        widget=forms.URLInput,
         help_text="Where it is read anew: a public address; redirects are not followed.",
     )
     server: forms.ModelChoiceField[McpServer] = forms.ModelChoiceField(
@@ -129,12 +145,13 @@ class SourceForm(PortalForm):
     sync_wins = forms.BooleanField(required=False, label="Sync wins over edits")
 
     def __init__(
-        self, data: Any = None, *, source: Source, overrides: int = 0, restored: dict[str, Any] | None = None
+        self, data: Any = None, *, source: Any, overrides: int = 0, shown: dict[str, Any] | None = None
     ) -> None:
-        """`overrides`: tools of the source that people edited, of which the form says what would become. `restored`: earlier
-        values, to be shown instead of those of now."""
-        current = {name: getattr(source, name) for name in self.base_fields}
-        super().__init__(data, initial={**current, **(restored or {})})
+        """`overrides`: tools of the source that people edited, of which the form says what would become. `shown`: values to
+        be shown instead of those of now."""
+        super().__init__(
+            data, initial={**self.values_of(source), "seen": source.newest_event, **(shown or {})}
+        )
         self.fields["title"].widget.attrs["placeholder"] = source.document_title
         if source.kind == SourceKind.MCP:
             self.fields["server"].queryset = McpServer.objects.all()  # type: ignore[attr-defined]
@@ -152,8 +169,9 @@ class SourceForm(PortalForm):
             "sync_wins"
         ].help_text = f"Off: a sync leaves alone what people edited, and shows both texts. On: a sync overwrites edits.{lost}"
 
-    def changes(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in self.changed_data}
+    @staticmethod
+    def values_of(source: Source) -> dict[str, Any]:
+        return {name: getattr(source, name) for name in sources.SETTINGS}
 
 
 class HeadersField(LinesField):
@@ -178,7 +196,7 @@ class HeadersField(LinesField):
         )
 
 
-class ServerForm(PortalForm):
+class ServerForm(SettingsForm):
     """How an MCP server is reached: by a URL, or as a command that the deployment allows."""
 
     slug = forms.RegexField(
@@ -189,11 +207,10 @@ class ServerForm(PortalForm):
         error_messages=_SLUG_ERRORS,
     )
     title = forms.CharField(max_length=300, required=False)
-    url = forms.URLField(
+    url = forms.CharField(
         required=False,
         label="URL",
-        max_length=2048,
-        assume_scheme="https",
+        max_length=MAX_URL,
         widget=forms.URLInput(attrs={"placeholder": "https://…/mcp"}),
         help_text="Of a server over streamable HTTP: a public address; redirects are not followed.",
     )
@@ -210,17 +227,16 @@ class ServerForm(PortalForm):
                 "rows": 3,
                 "class": "font-monospace",
                 "spellcheck": "false",
-                "placeholder": "Authorization = MCP_BILLING_TOKEN",
             }
         ),
     )
 
-    def __init__(
-        self, data: Any = None, *, server: McpServer | None = None, restored: dict[str, Any] | None = None
-    ) -> None:
-        """`restored`: earlier values, to be shown instead of those of now."""
-        current = {name: getattr(server, name) for name in self.base_fields} if server else {}
-        super().__init__(data, initial={**current, **(restored or {})})
+    def __init__(self, data: Any = None, *, server: Any = None, shown: dict[str, Any] | None = None) -> None:
+        """`shown`: values to be shown instead of those of now."""
+        current = {**self.values_of(server), "seen": server.newest_event} if server else {}
+        super().__init__(data, initial={**current, **(shown or {})})
+        example = f"Authorization = {settings.MCP_SECRET_PREFIX}BILLING"
+        self.fields["headers"].widget.attrs["placeholder"] = example
         self.fields["headers"].help_text = (
             "One a line: Header-Name = ENVIRONMENT_VARIABLE_NAME. Names only, never a secret: the value is read from the "
             f"portal's environment when the server is asked. The variable's name begins with {settings.MCP_SECRET_PREFIX}."
@@ -230,8 +246,9 @@ class ServerForm(PortalForm):
             allowed = [server.command_id, *allowed]
         self.fields["command_id"].choices = [("", "None"), *((one, one) for one in allowed)]  # type: ignore[attr-defined]
 
-    def changes(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in self.changed_data}
+    @staticmethod
+    def values_of(server: McpServer) -> dict[str, Any]:
+        return {name: getattr(server, name) for name in servers.EDITABLE_FIELDS}
 
 
 def _allowed_commands() -> tuple[list[str], str]:

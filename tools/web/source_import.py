@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect
 
+from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools import servers
 from tools.errors import CatalogueError
@@ -23,7 +24,7 @@ from tools.imports.records import Origin
 from tools.imports.service import slug_of
 from tools.imports.specs import DocumentRefused
 from tools.models import McpServer, Source, SourceKind, Sync
-from tools.web.access import PageRequest, actor, member_page
+from tools.web.access import PAGE_SECONDS, PageRequest, actor, member_page
 from tools.web.source_forms import ImportForm
 
 
@@ -39,15 +40,17 @@ class _Given:
 
 
 @require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page(Role.OPERATOR, asks_others=True)
 def import_page(request: PageRequest) -> HttpResponse:
     """The form and its two buttons. htmx swaps `#report` and so keeps a chosen file."""
-    if request.method == "GET":
-        start = {name: request.GET.get(name, "") for name in ("url", "source", "server", "server_url")}
-        return render(request, "sources/import.html", {"form": ImportForm(initial=start)})
-    form = ImportForm(request.POST, request.FILES)
+    with tenant_context(request.member.tenant_id):
+        if request.method == "GET":
+            start = {name: request.GET.get(name, "") for name in ("url", "source", "server", "server_url")}
+            return render(request, "sources/import.html", {"form": ImportForm(initial=start)})
+        form = ImportForm(request.POST, request.FILES)
+        is_valid = form.is_valid()
     tested: dict[str, Any] | None = None
-    if form.is_valid():
+    if is_valid:
         try:
             if "plan" in request.POST:
                 sync = _plan(request, form.cleaned_data)
@@ -58,7 +61,8 @@ def import_page(request: PageRequest) -> HttpResponse:
             form.add_error(None, str(error))
     context = {"form": form, **(tested or {})}
     name = "sources/import.html#report" if request.htmx else "sources/import.html"
-    return render(request, name, context, status=422 if tested is None else 200)
+    with tenant_context(request.member.tenant_id):
+        return render(request, name, context, status=422 if tested is None else 200)
 
 
 def _read(given: dict[str, Any], seconds: float) -> _Given:
@@ -78,8 +82,14 @@ def _read(given: dict[str, Any], seconds: float) -> _Given:
     return _Given(given["text"].encode(), f"{given['source']}.txt", given["kind"])
 
 
+def _rest(begun: float) -> float:
+    """The seconds that are left for parsing; a little even after a server that did not end in time."""
+    return max(5.0, begun + PAGE_SECONDS - time.monotonic())
+
+
 def _plan(request: PageRequest, given: dict[str, Any]) -> Sync:
     """Raises DocumentRefused, FetchRefused, CatalogueError."""
+    begun = time.monotonic()
     read = _read(given, syncs.REQUEST_SECONDS)
     return syncs.plan_document(
         tenant_id=request.member.tenant_id,
@@ -90,6 +100,7 @@ def _plan(request: PageRequest, given: dict[str, Any]) -> Sync:
         kind=read.kind,
         server=read.server,
         warnings=read.warnings,
+        seconds=_rest(begun),
     )
 
 
@@ -98,13 +109,14 @@ def _test(request: PageRequest, given: dict[str, Any]) -> dict[str, Any]:
     begun = time.monotonic()
     read = _read(given, servers.TEST_SECONDS)
     seconds = time.monotonic() - begun
-    document = syncs.parsed(read.kind or sandbox.ANY, read.raw, read.name, read.warnings)
+    document = syncs.parsed(read.kind or sandbox.ANY, read.raw, read.name, read.warnings, _rest(begun))
     kind = SourceKind(document.kind)
     origin = Origin(slug=given["source"] or slug_of(read.name), kind=kind, name=read.name, raw=read.raw)
-    return {
-        "found": document,
-        "kind": kind.label,
-        "seconds": None if given["document"] or given["text"] else seconds,
-        "report": syncs.apply_document(document, origin, actor=actor(request), dry_run=True),
-        "is_new": not Source.objects.filter(slug=origin.slug).exists(),
-    }
+    with tenant_context(request.member.tenant_id):
+        return {
+            "found": document,
+            "kind": kind.label,
+            "seconds": None if given["document"] or given["text"] else seconds,
+            "report": syncs.apply_document(document, origin, actor=actor(request), dry_run=True),
+            "is_new": not Source.objects.filter(slug=origin.slug).exists(),
+        }

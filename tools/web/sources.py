@@ -18,12 +18,13 @@ from django_htmx.http import push_url, replace_url
 from portal.jobs import services as jobs
 from portal.jobs.errors import AlreadyRunning, JobError
 from portal.tenancy.models import Role
-from tools import sources
+from tools import history, services, sources
 from tools.errors import CatalogueError, Invalid
 from tools.imports.jobs import SYNC
 from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.access import PageRequest, actor, member_page
-from tools.web.history import entries, settings_at
+from tools.web.conflict import merge
+from tools.web.history import entries, last_author, settings_at
 from tools.web.source_forms import SourceForm
 from tools.web.sync_changes import STATES
 from tools.web.tool_list import PAGE_SIZES, without_blanks
@@ -54,7 +55,7 @@ def _sources() -> QuerySet[Any]:
 
 
 def _find(pk: UUID) -> Any:
-    source = _sources().filter(pk=pk).first()
+    source = _sources().annotate(newest_event=history.newest_event(Source)).filter(pk=pk).first()
     if source is None:
         raise Http404("There is no such source here.")
     return source
@@ -139,16 +140,18 @@ def source_page(request: PageRequest, pk: UUID) -> HttpResponse:
     return _render(request, _find(pk))
 
 
-def _render(request: PageRequest, source: Any, form: SourceForm | None = None) -> HttpResponse:
+def _render(
+    request: PageRequest, source: Any, form: SourceForm | None = None, *, status: int = 200, **more: Any
+) -> HttpResponse:
     given = without_blanks(request.GET)
-    overrides = source.tools.filter(overrides__isnull=False).distinct().count()
+    overrides = _overridden(source)
     restored = settings_at(source, given.get("restore", ""), sources.SETTINGS)
     gone = visible_tools(request).filter(source=source, endpoint__active=False).select_related("endpoint")
     paginator = Paginator(_shown_syncs(source.syncs.all()), PAGE_SIZES[0])
     page = paginator.get_page(given.get("page"))
     context = {
         "source": source,
-        "form": form or SourceForm(source=source, overrides=overrides, restored=restored),
+        "form": form or SourceForm(source=source, overrides=overrides, shown=restored),
         "restored": bool(restored),
         "settings": entries(Source, {"pgh_obj_id": source.pk}, _MOST_SETTINGS),
         "restore": reverse("source", args=[source.pk]) if request.member.is_operator else "",
@@ -161,8 +164,8 @@ def _render(request: PageRequest, source: Any, form: SourceForm | None = None) -
         "page": page,
         "syncs": [(sync, STATES[SyncState(sync.state)]) for sync in page],
         "given": given,
+        **more,
     }
-    status = 422 if form is not None else 200
     name = "sources/detail.html#history" if request.htmx and form is None else "sources/detail.html"
     return render(request, name, context, status=status)
 
@@ -170,21 +173,43 @@ def _render(request: PageRequest, source: Any, form: SourceForm | None = None) -
 @require_POST
 @member_page(Role.OPERATOR)
 def save_settings(request: PageRequest, pk: UUID) -> HttpResponse:
+    """422 comes back with the reasons, 409 with what somebody else has set meanwhile; what was typed is kept."""
     source = _find(pk)
-    overrides = source.tools.filter(overrides__isnull=False).distinct().count()
-    form = SourceForm(request.POST, source=source, overrides=overrides)
+    form = SourceForm(request.POST, source=source, overrides=_overridden(source))
     if not form.is_valid():
-        return _render(request, source, form)
+        return _render(request, source, form, status=422)
     try:
-        sources.update_source(pk=pk, actor=actor(request), **form.changes())
+        with services.catalogue_write(actor(request)):
+            list(Source.objects.filter(pk=pk).select_for_update())
+            source = _find(pk)
+            is_stale = form.cleaned_data["seen"] != source.newest_event
+            if not is_stale:
+                sources.update_source(pk=pk, actor=actor(request), **form.changes())
     except Invalid as error:
         form.add_refusals(error)
-        return _render(request, source, form)
+        return _render(request, source, form, status=422)
     except CatalogueError as error:
         form.add_error(None, str(error))
-        return _render(request, source, form)
+        return _render(request, source, form, status=422)
+    if is_stale:
+        return _conflict(request, source, form)
     messages.success(request, "The settings are saved.")
     return redirect("source", pk=pk)
+
+
+def _overridden(source: Source) -> int:
+    """How many of its tools people have edited."""
+    count: int = source.tools.filter(overrides__isnull=False).distinct().count()
+    return count
+
+
+def _conflict(request: PageRequest, source: Any, form: SourceForm) -> HttpResponse:
+    seen = settings_at(source, str(form.cleaned_data["seen"]), sources.SETTINGS)
+    merged = merge(SourceForm.values_of(source), seen or None, form)
+    # Unbound, so that the fields show the merged values and what its author has seen is what is stored now.
+    again = SourceForm(source=source, overrides=_overridden(source), shown=merged.values)
+    stale = f"{last_author(source)} changed these settings while you were editing them. Nothing of yours was stored yet."
+    return _render(request, source, again, status=409, merge=merged, stale=stale)
 
 
 @require_POST

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tools.imports.differences import SCHEMAS
-from tools.models import PARAMETER_PREFIX, Action, SyncChange, SyncState, Tool
+from tools.models import Action, SyncChange, SyncState, Tool
 from tools.web.diff import Segment, as_text, word_diff
 from tools.web.embedding_state import Badge
+from tools.web.overrides import label_of
 
 STATES = {
     SyncState.PLANNED: Badge("running", "Planned", "list-task", "Waits to be applied or discarded."),
@@ -28,12 +29,6 @@ ACTIONS = {
         "Another path or method; the tool keeps its id, edits and history.",
     ),
     Action.REMOVE: Badge("failed", "Removed", "trash", "Its tool is deactivated, and kept with its edits."),
-}
-_LABELS = {
-    "parameters": "Input schema",
-    "output": "Output schema",
-    "routing_domain": "Domain",
-    "server": "Server",
 }
 
 
@@ -78,7 +73,8 @@ class ShownChange:
 def _shown_field(field: str, before: Any, after: Any, override: str) -> ShownField:
     lines = after if field in SCHEMAS else []
     diff = [] if field in SCHEMAS else word_diff(as_text(before), as_text(after))
-    return ShownField(label_of(field), diff, lines, override)
+    label = label_of(field)
+    return ShownField(label[:1].upper() + label[1:], diff, lines, override)
 
 
 def shown_changes(changes: list[SyncChange], has: Any) -> list[ShownChange]:
@@ -89,10 +85,3 @@ def shown_changes(changes: list[SyncChange], has: Any) -> list[ShownChange]:
         )
     )
     return [ShownChange(change, has(change), change.tool_uuid in known) for change in changes]
-
-
-def label_of(field: str) -> str:
-    """A field's name as people read it."""
-    if field.startswith(PARAMETER_PREFIX):
-        return f"Parameter {field.removeprefix(PARAMETER_PREFIX)}"
-    return _LABELS.get(field, field.replace("_", " ").capitalize())

@@ -12,9 +12,7 @@ from uuid import UUID
 
 from django.db.models import Count, Q, QuerySet
 
-from tools.models import Action, Sync, SyncChange
-
-_KEY = "sync_choices"
+from tools.models import Action, Sync, SyncChange, SyncState
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,9 @@ class Choice:
 
     def __init__(self, sync: Sync, session: Any) -> None:
         self._sync, self._session = sync, session
-        kept: Mapping[str, Any] = session.get(_KEY, {}).get(str(sync.pk), {})
+        # For each tenant, since only its own plans can be looked for when those that are over are forgotten.
+        self._key = f"sync_choices {sync.tenant_id}"
+        kept: Mapping[str, Any] = session.get(self._key, {}).get(str(sync.pk), {})
         self._on = {str(action): bool(kept.get(action, {}).get("on", True)) for action in Action}
         self._but = {str(action): set(kept.get(action, {}).get("but", ())) for action in Action}
 
@@ -54,12 +54,22 @@ class Choice:
             for action in self._on
             if self._but[action] or not self._on[action]
         }
-        self._session[_KEY] = {**self._session.get(_KEY, {}), str(self._sync.pk): kept}
+        self._keep({**self._others(), str(self._sync.pk): kept} if kept else self._others())
 
     def forget(self) -> None:
-        self._session[_KEY] = {
-            pk: kept for pk, kept in self._session.get(_KEY, {}).items() if pk != str(self._sync.pk)
+        self._keep(self._others())
+
+    def _others(self) -> dict[str, Any]:
+        """The choices of the other plans that still wait."""
+        others = {
+            pk: kept for pk, kept in self._session.get(self._key, {}).items() if pk != str(self._sync.pk)
         }
+        waiting = Sync.objects.filter(pk__in=others, state=SyncState.PLANNED).values_list("pk", flat=True)
+        return {str(pk): others[str(pk)] for pk in waiting}
+
+    def _keep(self, choices: dict[str, Any]) -> None:
+        if choices != self._session.get(self._key, {}):
+            self._session[self._key] = choices
 
     def counts(self) -> dict[str, Ticked]:
         """By action; those without a change are there as well."""

@@ -19,13 +19,14 @@ from django_htmx.http import HttpResponseClientRedirect, push_url
 from portal.jobs import services as jobs
 from portal.jobs.errors import AlreadyRunning, JobError
 from portal.jobs.models import Job
+from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.errors import CatalogueError
 from tools.imports import syncs
 from tools.imports.jobs import APPLY
 from tools.imports.specs import DocumentRefused
 from tools.models import Action, Layer, SourceDocument, SourceKind, Sync, SyncChange, SyncState
-from tools.web.access import PageRequest, actor, member_page
+from tools.web.access import PAGE_SECONDS, PageRequest, actor, member_page
 from tools.web.forms import chosen_ids
 from tools.web.job_state import ShownJob
 from tools.web.sync_changes import ACTIONS, STATES, shown_changes
@@ -290,13 +291,20 @@ def discard(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
 
 
 @require_POST
-@member_page(Role.OPERATOR)
+@member_page(Role.OPERATOR, asks_others=True)
 def plan_again(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Compares the stored document of a sync with the catalogue of today: where it was uploaded, or to go back to it."""
-    found = find_sync(pk, sync)
-    document = found.document
+    with tenant_context(request.member.tenant_id):
+        found = find_sync(pk, sync)
+        document = found.document
     if document is None:
         raise Http404("This sync has no document.")
+    if found.source.kind == SourceKind.MANUAL:
+        # A file adds and changes tools and never says which there are, so it is no state to plan for.
+        messages.error(
+            request, "A file of tools is not planned. Import it again with manage.py import_tools."
+        )
+        return redirect("sync", pk=pk, sync=sync)
     try:
         planned = syncs.plan_document(
             tenant_id=request.member.tenant_id,
@@ -306,6 +314,7 @@ def plan_again(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
             kind=found.source.kind if document.layer == Layer.EXTRACTION else SourceKind.LIGHTAPI,
             actor=actor(request),
             is_stored=True,
+            seconds=PAGE_SECONDS,
         )
     except (DocumentRefused, CatalogueError) as error:
         messages.error(request, str(error))

@@ -17,7 +17,7 @@ from tools.errors import CatalogueError, Invalid, StaleVersion
 from tools.imports.parameter_texts import parameter_descriptions
 from tools.models import PARAMETER_PREFIX, Tool
 from tools.web.access import PageRequest, actor, member_page
-from tools.web.conflict import merge, seen_version
+from tools.web.conflict import merge_tool, seen_version
 from tools.web.embedding_state import badge_of
 from tools.web.forms import MOST_PARAMETERS, NewToolForm, ToolForm, parameter_field
 from tools.web.history import changes_of, restorable
@@ -70,7 +70,7 @@ def _tell_saved(request: PageRequest, before: Tool, saved: Tool) -> None:
 
 def _conflict_page(request: PageRequest, error: StaleVersion, form: ToolForm) -> HttpResponse:
     current = find_tool(request, error.current.pk)
-    merged = merge(current, seen_version(current, form.cleaned_data["version"] or 0), form)
+    merged = merge_tool(current, seen_version(current, form.cleaned_data["version"] or 0), form)
     # Unbound, so that the fields show the merged values and the version is the one that the author now sees.
     again = ToolForm(initial=merged.values, parameters=current.parameters)
     return _form_page(request, current, again, status=409, merge=merged, stale=str(error))
