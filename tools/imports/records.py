@@ -126,7 +126,7 @@ def save_source(source: Source, address: Address) -> None:
 def keep_document(
     source: Source, document: ParsedDocument, origin: Origin, layer: Layer, report: ImportReport
 ) -> tuple[SourceDocument, bool]:
-    """The document as the state of its layer, and whether it is another one than before."""
+    """The document, and whether it is another one than the newest of its layer."""
     sha256 = hashlib.sha256(origin.raw).hexdigest()
     of_layer = source.documents.filter(layer=layer)
     if layer == Layer.ENDPOINT:
