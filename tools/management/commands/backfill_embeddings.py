@@ -20,7 +20,7 @@ from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import REFUSED, USAGE
 from portal.tenancy.context import tenant_context
 from tools import embedding
-from tools.jobs import BACKFILL
+from tools.embedding_jobs import BACKFILL
 from tools.models import Tool
 
 WHO = "manage.py"
