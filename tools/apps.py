@@ -10,10 +10,10 @@ class ToolsConfig(AppConfig):
     def ready(self) -> None:
         from embeddings import registry
         from portal.jobs import kinds
-        from tools import jobs
+        from tools import embedding_jobs
         from tools.embedding import ENTITY
         from tools.imports import jobs as import_jobs
 
         registry.register(ENTITY)
-        for kind in (*jobs.KINDS, *import_jobs.KINDS):
+        for kind in (*embedding_jobs.KINDS, *import_jobs.KINDS):
             kinds.register(kind)

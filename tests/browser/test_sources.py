@@ -20,6 +20,7 @@ from tests.browser.conftest import Portal, violations
 from tests.conftest import real_commits
 from tests.tools.documents import OPENAPI, document, import_document, needs_inputs
 from tests.tools.imports.mcp_servers import plain
+from tools import sources
 from tools.models import McpServer, Source, Tool
 
 PATIENCE = 90_000  # ms, a guard only
@@ -224,7 +225,27 @@ def test_no_page_of_sources_and_servers_has_a_violation_UI_3_0(
         "/servers/",
     ):
         look(path)
+    # Two tabs: what the other one has saved meanwhile is shown beside what was typed here.
+    page.goto(f"/sources/{failing.pk}/")
+    with tenant_context(portal.tenant.pk):
+        sources.update_source(pk=failing.pk, actor="olga", title="Sums of Olga", schedule="hourly")
+    page.get_by_label("Title").fill("My sums")
+    page.get_by_role("button", name="Save settings").click()
+    expect(page.get_by_role("heading", name="Somebody else was faster")).to_be_visible()
+    look()
+    page.get_by_role("button", name="Save mine over theirs").first.click()
+    expect(page.get_by_text("The settings are saved.")).to_be_visible()
+    with tenant_context(portal.tenant.pk):
+        failing.refresh_from_db()
+    assert (failing.title, failing.schedule) == ("My sums", "hourly")
     look(f"/servers/{server.pk}/edit/")
+    with tenant_context(portal.tenant.pk):
+        McpServer.objects.filter(pk=server.pk).update(title="Sums of Olga")
+    page.get_by_label("Title").fill("My sums")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", name="Somebody else was faster")).to_be_visible()
+    expect(page.get_by_text("Somebody changed this server while you were editing it.")).to_be_visible()
+    look()
     look(f"/servers/{server.pk}/")
     page.get_by_role("button", name="Test").click()
     expect(page.get_by_role("heading", name="It answers with 1 tool")).to_be_visible(timeout=PATIENCE)

@@ -24,7 +24,7 @@ from tests.embeddings.pipeline import login
 from tests.faults.conftest import Nursery, Portal, alive, batched, calls, wait_until
 from tests.providers import hash_vector
 from tools import embedding
-from tools.jobs import BACKFILL
+from tools.embedding_jobs import BACKFILL
 from tools.models import Tool
 
 TOOLS, KILLS = 20_000, 20

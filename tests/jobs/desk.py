@@ -19,7 +19,7 @@ from portal.jobs.models import Job
 from portal.tenancy.context import tenant_context
 from tests.embeddings.pipeline import Pipeline, in_thread, login
 from tests.plugin import ROOT, process_environment
-from tools.jobs import BACKFILL
+from tools.embedding_jobs import BACKFILL
 
 # Of a process: short pauses, and the provider of the tests.
 QUICK = {

@@ -18,7 +18,8 @@ from portal.jobs.models import JobFailure
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Tenant
-from tools import servers, services
+from tests.web.test_sources import seen
+from tools import servers, services, sources
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncChange, Tool, ToolEmbedding
 
 OURS = [
@@ -236,6 +237,7 @@ def test_CAT_3_a_server_is_written_in_the_admin_through_its_services(superuser: 
     assert superuser.post(add, {**given, "url": "https://mcp.example.com/mcp"}).status_code == 302
     server = McpServer.objects.get()
     change = address("tools.McpServer", "change", server.pk)
+    given |= seen(superuser, change)
     wrong = {**given, "url": server.url, "headers": '{"X-Key": "SECRET_KEY"}'}
     assert "begins with MCP_SECRET_" in superuser.post(change, wrong).content.decode()
     sent = {
@@ -253,6 +255,28 @@ def test_CAT_3_a_server_is_written_in_the_admin_through_its_services(superuser: 
     )
     assert superuser.post(address("tools.McpServer", "delete", server.pk), {"post": "yes"}).status_code == 302
     assert not McpServer.objects.exists()
+
+
+def test_R16_a_stale_form_of_settings_is_refused_in_the_admin_too(
+    superuser: Client, imported_tool: Tool
+) -> None:
+    source = imported_tool.source
+    assert source is not None
+    path = address("tools.Source", "change", source.pk)
+    opened = seen(superuser, path)
+    sources.update_source(pk=source.pk, actor="olga", sync_wins=True)
+    answer = superuser.post(path, opened)
+    assert "Somebody changed this while you were editing it." in answer.content.decode()
+    assert Source.objects.get().sync_wins
+    assert superuser.post(path, seen(superuser, path)).status_code == 302
+    assert not Source.objects.get().sync_wins
+    server = servers.create_server(actor="x", slug="s", url="https://mcp.example.com/mcp")
+    path = address("tools.McpServer", "change", server.pk)
+    fields = {"slug": "s", "url": server.url, "headers": "{}", **seen(superuser, path)}
+    servers.update_server(pk=server.pk, actor="olga", title="Theirs")
+    answer = superuser.post(path, fields)
+    assert "Somebody changed this while you were editing it." in answer.content.decode()
+    assert McpServer.objects.get().title == "Theirs"
 
 
 def test_CAT_3_a_server_on_a_host_without_a_dot_is_written_in_the_admin(superuser: Client) -> None:

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from portal.tenancy.models import Role
+from tools import history
 from tools.errors import CatalogueError, Invalid
 
 
@@ -85,6 +86,26 @@ class RefusableForm(forms.ModelForm):  # type: ignore[type-arg]
         return cleaned
 
 
+class SettingsForm(RefusableForm):
+    """Carries the number of the row's newest event that its author saw."""
+
+    seen = forms.IntegerField(widget=forms.HiddenInput, required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["seen"].initial = getattr(self.instance, "newest_event", None)
+
+    def require_seen(self) -> None:
+        """Locks the row. Raises CatalogueError where somebody has changed it since the form was opened."""
+        rows = self.instance.__class__.objects.filter(pk=self.instance.pk)
+        list(rows.select_for_update())
+        newest = rows.annotate(newest_event=history.newest_event(rows.model)).get().newest_event
+        if self.cleaned_data["seen"] != newest:
+            raise CatalogueError(
+                "Somebody changed this while you were editing it. Nothing of yours was stored; open the page again."
+            )
+
+
 class ServiceAdmin(TenantModelAdmin):
     """Saves and deletes by services: subclasses define save_model and delete_model."""
 
@@ -127,3 +148,14 @@ class ServiceAdmin(TenantModelAdmin):
         """Names only: what goes with a row is the service's affair, not the collector's."""
         names = [str(row) for row in objs]
         return names, {self.model._meta.verbose_name_plural: len(names)}, set(), []
+
+
+class SettingsAdmin(ServiceAdmin):
+    """Rows whose form carries what its author saw: save_model asks `form.require_seen()` first."""
+
+    form = SettingsForm
+
+    def get_queryset(self, request: HttpRequest) -> models.QuerySet[Any]:
+        newest = history.newest_event(self.model)
+        found: models.QuerySet[Any] = super().get_queryset(request).annotate(newest_event=newest)
+        return found

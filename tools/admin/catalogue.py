@@ -11,7 +11,7 @@ from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 
 from tools import overrides, services, sources
-from tools.admin.base import ReadOnlyAdmin, RefusableForm, ServiceAdmin
+from tools.admin.base import ReadOnlyAdmin, RefusableForm, ServiceAdmin, SettingsAdmin
 from tools.errors import CatalogueError
 from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool
 from tools.web.embedding_state import badge_of, with_embeddings
@@ -118,22 +118,33 @@ class ToolAdmin(ServiceAdmin):
 
 
 @admin.register(Source)
-class SourceAdmin(ServiceAdmin):
+class SourceAdmin(SettingsAdmin):
     """Sources come from imports; what a person decides about one is whether imports overwrite edits."""
 
     list_display = ("slug", "shown_title", "kind", "sync_wins", "updated_at")
     list_filter = ("kind", "sync_wins")
     search_fields = ("slug", "title", "document_title")
-    fields = ("slug", "title", "document_title", "kind", "url", "sync_wins", "created_at", "updated_at")
+    fields = (
+        "slug",
+        "title",
+        "document_title",
+        "kind",
+        "url",
+        "sync_wins",
+        "seen",
+        "created_at",
+        "updated_at",
+    )
     readonly_fields = ("slug", "title", "document_title", "kind", "url", "created_at", "updated_at")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
     def save_model(self, request: HttpRequest, obj: Source, form: Any, change: bool) -> None:
-        sources.update_source(
-            pk=obj.pk, sync_wins=form.cleaned_data["sync_wins"], actor=request.user.get_username()
-        )
+        who = request.user.get_username()
+        with services.catalogue_write(who):
+            form.require_seen()
+            sources.update_source(pk=obj.pk, sync_wins=form.cleaned_data["sync_wins"], actor=who)
 
     def delete_model(self, request: HttpRequest, obj: Source) -> None:
         sources.delete_source(pk=obj.pk, actor=request.user.get_username())

@@ -8,12 +8,12 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from portal.tenancy.models import Role
-from tools import servers
-from tools.admin.base import RefusableForm, ServiceAdmin
+from tools import servers, services
+from tools.admin.base import SettingsAdmin, SettingsForm
 from tools.models import McpServer
 
 
-class ServerForm(RefusableForm):
+class ServerForm(SettingsForm):
     def clean(self) -> dict[str, Any] | None:
         """The service's sentence, before the model only names the constraint."""
         cleaned = super().clean() or {}
@@ -23,7 +23,7 @@ class ServerForm(RefusableForm):
 
 
 @admin.register(McpServer)
-class McpServerAdmin(ServiceAdmin):
+class McpServerAdmin(SettingsAdmin):
     """Whether a server answers is noted when it is asked, and never typed."""
 
     form = ServerForm
@@ -37,6 +37,7 @@ class McpServerAdmin(ServiceAdmin):
         "url",
         "command_id",
         "headers",
+        "seen",
         "health",
         "synced_at",
         "last_error",
@@ -47,11 +48,14 @@ class McpServerAdmin(ServiceAdmin):
 
     def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: bool) -> None:
         who = request.user.get_username()
+        given = {name: value for name, value in form.cleaned_data.items() if name != "seen"}
         if change:
-            changes = {name: form.cleaned_data[name] for name in form.changed_data}
-            saved = servers.update_server(pk=obj.pk, actor=who, **changes)
+            with services.catalogue_write(who):
+                form.require_seen()
+                changes = {name: value for name, value in given.items() if name in form.changed_data}
+                saved = servers.update_server(pk=obj.pk, actor=who, **changes)
         else:
-            saved = servers.create_server(actor=who, **form.cleaned_data)
+            saved = servers.create_server(actor=who, **given)
         obj.__dict__.update(saved.__dict__)
 
     def delete_model(self, request: HttpRequest, obj: McpServer) -> None:

@@ -22,8 +22,8 @@ from tools.api.docs import (
     page_parameters,
     query,
 )
+from tools.embedding_jobs import BACKFILL, MAX_BATCH, MAX_IDS, REFRESH
 from tools.imports.jobs import APPLY, SYNC
-from tools.jobs import BACKFILL, MAX_BATCH, MAX_IDS, REFRESH
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 

@@ -88,9 +88,9 @@ def settings_at(row: Source | McpServer, event: str, names: Iterable[str]) -> di
 
 
 def last_author(row: Source | McpServer) -> str:
-    """Who changed the settings last."""
-    found = history.events(type(row)).filter(pgh_obj_id=row.pk).order_by("-pgh_id").values().first()
-    return _who(found or {"pgh_context": None})
+    """Who changed the settings last, to begin a sentence with."""
+    found = history.events(type(row)).filter(pgh_obj_id=row.pk).order_by("-pgh_id").first()
+    return str(((found and found.pgh_context) or {}).get("actor") or "Somebody")
 
 
 def restorable(tool: Tool, event: int) -> dict[str, Any] | None:

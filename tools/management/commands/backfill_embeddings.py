@@ -20,8 +20,8 @@ from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import REFUSED, USAGE
 from portal.tenancy.context import tenant_context
 from tools import embedding
+from tools.embedding_jobs import BACKFILL
 from tools.imports.command import ACTOR
-from tools.jobs import BACKFILL
 from tools.models import Tool
 
 
