@@ -12,10 +12,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from portal.turns import WORKERS
+
 # The most there is: a question of 2,000 characters stands in the address of GET search.
 limit_request_line = 8190
 bind = f"{os.environ.get('HOST') or '127.0.0.1'}:{os.environ.get('PORT') or '8000'}"
-workers = int(os.environ.get("WEB_CONCURRENCY") or len(os.sched_getaffinity(0)))
+workers = WORKERS
 worker_class = "sync"
 preload_app = True
 timeout = 60  # an upload of 20 MB is parsed within it

@@ -171,8 +171,8 @@ _TYPES = (
     ),
     ProblemType(
         "unavailable", 503,
-        "The database did not answer in time.",
-        "Send the request again in a moment.",
+        "The database did not answer in time, or other imports are being read: one worker is always kept for everything else.",
+        "Send the request again in a moment; Retry-After says when.",
         "The database did not answer in time. Try again in a moment.",
     ),
     ProblemType(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import ObjectDoesNotExist
 from rest_framework.exceptions import NotFound
+from rest_framework.response import Response
 
 from portal.conditional import version_etag
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.problems import Problem
+from portal.turns import RETRY_SECONDS, NoTurn, turn
 from tools.errors import (
     Busy,
     CatalogueError,
@@ -45,6 +49,20 @@ def as_problems() -> Iterator[None]:
         raise Problem(504, str(error), code="upstream_timeout") from error
     except FetchRefused as error:
         raise Problem(502, str(error), code="upstream_error") from error
+
+
+def in_turn(handler: Callable[..., Response]) -> Callable[..., Response]:
+    """A view's method that asks others, or reads their documents: it takes a turn, and 503 where there is none."""
+
+    @wraps(handler)
+    def taking_turns(*args: Any, **kwargs: Any) -> Response:
+        try:
+            with turn():
+                return handler(*args, **kwargs)
+        except NoTurn as error:
+            raise Problem(503, str(error), headers={"Retry-After": str(RETRY_SECONDS)}) from error
+
+    return taking_turns
 
 
 def _of_catalogue(error: CatalogueError) -> Problem:

@@ -19,7 +19,7 @@ from tools import servers, services
 from tools.api import server_docs as docs
 from tools.api.callers import actor_of, caller_of
 from tools.api.pages import BySlug, refuse_unknown
-from tools.api.refusals import as_problems
+from tools.api.refusals import as_problems, in_turn
 from tools.api.source_serializers import NewServerSerializer, ServerChangeSerializer
 from tools.api.versions import etag_of, require_seen
 from tools.models import McpServer
@@ -119,6 +119,7 @@ class ServerTestView(APIView):
     required_scope = Scope.SOURCES_WRITE
 
     @docs.test_server
+    @in_turn
     def post(self, request: Request, slug: str) -> Response:
         with tenant_context(caller_of(request).tenant_id):
             server = find_server(slug)

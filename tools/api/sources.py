@@ -25,7 +25,7 @@ from tools.api import source_docs as docs
 from tools.api.callers import actor_of, caller_of
 from tools.api.jobs import accepted
 from tools.api.pages import BySlug, refuse_unknown
-from tools.api.refusals import as_problems
+from tools.api.refusals import as_problems, in_turn
 from tools.api.source_serializers import ImportOptionsSerializer, ImportSerializer, SourceChangeSerializer
 from tools.api.versions import etag_of, require_seen
 from tools.errors import Invalid
@@ -130,6 +130,7 @@ class SourceListView(APIView):
             return pages.get_paginated_response([source_state(one) for one in rows])
 
     @docs.import_source
+    @in_turn
     def post(self, request: Request) -> Response:
         given = ImportSerializer.parsed(request.data)
         asked = ImportOptionsSerializer.parsed(request.query_params)
@@ -255,6 +256,7 @@ class SourceTestView(APIView):
     required_scope = Scope.SOURCES_WRITE
 
     @docs.test_source
+    @in_turn
     def post(self, request: Request, slug: str) -> Response:
         with tenant_context(caller_of(request).tenant_id):
             source = find_source(slug, Source.objects.select_related("server"))

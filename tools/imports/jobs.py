@@ -64,13 +64,17 @@ def _run_sync(context: Context) -> bool:
                 tenant_id=cast(UUID, job.tenant_id), source_id=UUID(args["source_id"]), actor=job.requested_by
             )
         with job.in_tenant():
-            Sync.objects.filter(pk=sync.pk, state=SyncState.PLANNED).update(job_id=job.pk)
+            waits = bool(Sync.objects.filter(pk=sync.pk, state=SyncState.PLANNED).update(job_id=job.pk))
             is_news = sync.pk != last
             context.batch(
                 cursor={"sync": str(sync.pk)},
-                total=sync.changes.count() if is_news else 0,
+                total=sync.changes.count() if is_news or waits else 0,
                 stage="planned",
-                log=f"Found {_summary(sync)}." if is_news else "Nothing is new.",
+                log=f"Found {_summary(sync)}."
+                if is_news
+                else "Nothing is new. The plan waits."
+                if waits
+                else "Nothing is new.",
             )
         sync_id = str(sync.pk)
     with job.in_tenant():

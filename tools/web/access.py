@@ -18,6 +18,8 @@ from django_htmx.middleware import HtmxDetails
 
 from portal.tenancy.middleware import Member
 from portal.tenancy.models import Role
+from portal.turns import NoTurn, turn
+from tools.web.errors import busy
 
 
 class PageRequest(HttpRequest):
@@ -48,9 +50,17 @@ def member_page(role: str = Role.VIEWER, *, asks_others: bool = False) -> Callab
     """
 
     def decorate(view: PageView) -> View:
+        asking = in_turn(view) if asks_others else view
+
         @wraps(view)
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            answer = _answer(view, cast(PageRequest, request), role, *args, **kwargs)
+            answer = _answer(
+                asking if request.method == "POST" else view,
+                cast(PageRequest, request),
+                role,
+                *args,
+                **kwargs,
+            )
             patch_vary_headers(answer, ["HX-Request"])
             # Pages show a tenant's data: neither a proxy nor the browser's cache may keep them past the sign-out.
             patch_cache_control(answer, private=True, no_store=True)
@@ -60,6 +70,20 @@ def member_page(role: str = Role.VIEWER, *, asks_others: bool = False) -> Callab
         return guarded
 
     return decorate
+
+
+def in_turn(view: PageView) -> PageView:
+    """The view while it has one of the turns of those that ask others; a 503 where there is none."""
+
+    @wraps(view)
+    def taking_turns(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            with turn():
+                return view(request, *args, **kwargs)
+        except NoTurn as error:
+            return busy(request, str(error))
+
+    return taking_turns
 
 
 def _answer(view: PageView, request: PageRequest, role: str, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -55,6 +55,10 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
     return _page(request, 404, "Not found", _said(exception, "There is no page at this address."))
 
 
+def busy(request: HttpRequest, text: str) -> HttpResponse:
+    return _page(request, 503, "One moment", text)
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
     log.error("request %s failed", request_id(request))
     return _page(

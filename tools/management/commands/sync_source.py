@@ -105,7 +105,8 @@ class Command(JobCommand):
             return self._found(slug, job, sync, options)
 
     def _found(self, slug: str, job: Job, sync: Sync, options: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        if sync.created_at < job.created_at:
+        # A plan that waited already, and still says what there is to do, is this job's as well.
+        if sync.created_at < job.created_at and sync.job_id != job.pk:
             self._text(options, f"{slug}: nothing has changed since the last sync.")
             return DONE, {
                 "source": slug,
