@@ -40,6 +40,7 @@ class Standing:
     made_at: datetime
     imported: Any
     conflict: bool
+    gone: bool = False  # a parameter that the source no longer has
 
 
 def standings(overrides: QuerySet[ManualOverride]) -> list[Standing]:
@@ -70,6 +71,7 @@ def standings(overrides: QuerySet[ManualOverride]) -> list[Standing]:
             Standing(
                 row["pk"], tool_id, row["tool__name"], field, row["made_at"], imported,
                 conflict=imported not in (row["imported_value"], row["value"]),
+                gone=field.startswith(PARAMETER_PREFIX) and field not in said,
             )
         )  # fmt: skip
     return sorted(found, key=lambda one: (not one.conflict, one.tool_name, str(one.tool_id), one.field))

@@ -28,6 +28,7 @@ def update_source(*, pk: UUID, actor: str, **changes: Any) -> Source:
         raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
     with catalogue_write(actor):
         source: Source = Source.objects.select_for_update().get(pk=pk)
+        read_at = source.server.slug if source.server else source.url
         changed = [name for name, value in changes.items() if getattr(source, name) != value]
         if not changed:
             return source
@@ -38,12 +39,21 @@ def update_source(*, pk: UUID, actor: str, **changes: Any) -> Source:
             interval = INTERVALS.get(Schedule(source.schedule))
             source.next_sync_at = Now() + interval if interval else None
         if {"url", "server"} & set(changed):
-            # A plan that waits has nothing more to say about where the source is read.
-            source.syncs.filter(state=SyncState.PLANNED).update(url="", server_uuid=None)
+            _leave(source, read_at, actor)
         source.updated_at = Now()
         source.save(update_fields=[*changed, "next_sync_at", "updated_at"])
         source.refresh_from_db()
     return source
+
+
+def _leave(source: Source, read_at: str, actor: str) -> None:
+    """What was read at an address that is no longer the source's is not applied, and no plan has a say in where it is read."""
+    waiting = source.syncs.filter(state=SyncState.PLANNED)
+    waiting.update(url="", server_uuid=None)
+    if read_at:
+        waiting.filter(document__name=read_at[:300]).update(
+            state=SyncState.DISCARDED, ended_at=Now(), ended_by=actor
+        )
 
 
 def _validate(source: Source, changed: list[str]) -> None:

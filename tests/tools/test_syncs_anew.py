@@ -25,7 +25,7 @@ from tests.tools.documents import document, import_document
 from tests.tools.test_imports_again import edit, parse_here, tool
 from tests.tools.test_syncs import again, apply, changes, nothing_written, plan, texts
 from tools import sources
-from tools.errors import Invalid, SyncFailed
+from tools.errors import Invalid, SyncFailed, WrongSyncState
 from tools.imports import sandbox, schedule, syncs
 from tools.imports.jobs import APPLY, SYNC
 from tools.models import Source, Sync, SyncState
@@ -268,12 +268,19 @@ def test_syn_4_after_a_failure_a_reading_without_news_answers_with_the_last_good
 
 
 # --- Where it is read -------------------------------------------------------------------------------------------------
-def test_syn_4_applying_a_plan_leaves_the_address_that_was_set_after_it(shop: Tenant, api: Api) -> None:
+def test_syn_4_a_plan_of_what_was_read_elsewhere_ends_with_the_sources_new_address(
+    shop: Tenant, api: Api
+) -> None:
     api.says(document("a", "b", a="New."))
     waiting = read(shop)
     change(shop, url="https://example.com/elsewhere.json")
-    apply(shop, waiting)
-    assert source(shop).url == "https://example.com/elsewhere.json"
+    assert (again(shop, waiting).state, again(shop, waiting).ended_by) == (SyncState.DISCARDED, "olga")
+    with nothing_written(shop), pytest.raises(WrongSyncState):
+        apply(shop, waiting)
+    upload = plan(shop, document("a", "b", a="Uploaded."))
+    change(shop, url=api.url)
+    apply(shop, upload)
+    assert (texts(shop)["a"], source(shop).url) == ("Uploaded.", api.url)
 
 
 def test_syn_4_a_plan_from_another_address_moves_the_source_there_once_it_is_applied(

@@ -204,12 +204,12 @@ def apply_sync(
     document = replace(parsed(kind, bytes(kept.content), kept.name), warnings=tuple(warnings))
     origin = Origin(slug=source.slug, kind=SourceKind(source.kind), name=kept.name, raw=b"")
     with tenant_context(tenant_id), source_write(source.slug, actor):
+        source, statement = open_source(document, origin, lock=True)  # as every write: before its syncs
         sync = _planned(Sync.objects.filter(pk=sync_id).select_for_update())
         if sync.document_id != kept.pk:
             raise WrongSyncState(
                 "The source was read anew just now, and says the same. Apply the plan again."
             )
-        source, statement = open_source(document, origin, lock=True)
         plan = make_plan(source, statement)
         shown = {one.key: one for one in sync.changes.all() if chosen is None or one.pk in chosen}
         changes = _still(plan, shown)
@@ -267,6 +267,7 @@ def discard_sync(*, sync_id: UUID, actor: str) -> None:
     """Gives a plan up; a source that has nothing but this plan goes with it. Raises WrongSyncState, Sync.DoesNotExist."""
     source = Sync.objects.select_related("source").get(pk=sync_id).source
     with source_write(source.slug, actor):
+        _still_there(source)
         sync = _planned(Sync.objects.filter(pk=sync_id).select_for_update())
         if has_only(sync):
             source.delete()

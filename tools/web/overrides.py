@@ -51,6 +51,7 @@ class ShownOverride:
     diff: list[Segment]
     moved: list[Segment]
     conflict: bool
+    gone: bool
 
 
 def shown(override: ManualOverride, standing: Standing) -> ShownOverride:
@@ -63,6 +64,7 @@ def shown(override: ManualOverride, standing: Standing) -> ShownOverride:
         diff=word_diff(imported, value),
         moved=word_diff(as_text(override.imported_value), imported) if standing.conflict else [],
         conflict=standing.conflict,
+        gone=standing.gone,
     )
 
 

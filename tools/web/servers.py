@@ -34,7 +34,7 @@ HEALTH = {
 
 
 def _servers() -> QuerySet[McpServer]:
-    found: QuerySet[McpServer] = McpServer.objects.annotate(source_count=Count("sources"))
+    found: QuerySet[McpServer] = McpServer.objects.annotate(source_count=Count("sources")).order_by("slug")
     return found
 
 

@@ -85,6 +85,7 @@ def sync_page(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
         "job": ShownJob(job) if job else None,
         "newer": _newer(found) if found.state == SyncState.PLANNED else None,
         "overwritten": _overwritten(found.changes.all()),
+        **_removals(found, counts[Action.REMOVE].total),
         **_ticked(counts),
     }
     if not request.htmx:
@@ -230,19 +231,25 @@ def apply_sync(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
 
 def _question(sync: Sync, choice: Choice) -> dict[str, Any]:
     counts = choice.counts()
-    active = sync.source.endpoints.filter(active=True).count()
-    removed = counts[Action.REMOVE].ticked
     return {
         "sync": sync,
         "source": sync.source,
         "counts": [(ACTIONS[Action(action)], count) for action, count in counts.items() if count.ticked],
         "conflicts": choice.ticked().filter(conflict=True).count(),
         "overwritten": _overwritten(choice.ticked()),
+        **_removals(sync, counts[Action.REMOVE].ticked),
+        "choice": choice.mark(),
+        **_ticked(counts),
+    }
+
+
+def _removals(sync: Sync, removed: int) -> dict[str, Any]:
+    """How many of the source's tools would vanish, and whether that is too many to go without a person's consent."""
+    active = sync.source.endpoints.filter(active=True).count()
+    return {
         "removed": removed,
         "active": active,
         "needs_consent": removed > settings.SYNC_MAX_REMOVED * active,
-        "choice": choice.mark(),
-        **_ticked(counts),
     }
 
 
