@@ -38,8 +38,8 @@ REPORT = {
 }
 
 
-def parse_here(kind: str, raw: bytes, *, name: str, seconds: float = 0) -> ParsedDocument:
-    """As the sandbox does, without its process and its time: for tests that read many documents and are about something else."""
+def parse_here(kind: str, raw: bytes, *, name: str, seconds: float | None = None) -> ParsedDocument:
+    """As the sandbox does, without its process: for tests that read many documents and are about something else."""
     return parse_document(raw, name=name, kind="" if kind == sandbox.ANY else kind)
 
 

@@ -42,9 +42,10 @@ _EXPONENT_FROM = 1e16
 _SHARED = "\0"
 
 
-def parse(kind: str, raw: bytes, *, name: str, seconds: float = WALL_SECONDS) -> ParsedDocument:
+def parse(kind: str, raw: bytes, *, name: str, seconds: float | None = None) -> ParsedDocument:
     """The parsed document of one of KINDS; ANY recognises it. Raises DocumentRefused, also for one that breaks the bounds, of
     which `seconds` is for who cannot wait as long as a job can."""
+    seconds = seconds or WALL_SECONDS
     # What cannot be an argument of a program is not shown to people either.
     command = [sys.executable, "-m", "tools.imports.sandbox", kind, without_controls(name)[0][:1000]]
     root = Path(__file__).resolve().parents[2]

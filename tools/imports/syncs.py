@@ -84,7 +84,7 @@ def plan_document(
     server: McpServer | None = None,
     warnings: Sequence[str] = (),
     is_stored: bool = False,
-    seconds: float = sandbox.WALL_SECONDS,
+    seconds: float | None = None,
 ) -> Sync:
     """Stores the document and what it would do to the source `slug`, which is made if it is new. A plan without a change is
     applied at once. Once applied, the source is read anew at the `server` or URL that gave the document, but for one that
@@ -174,7 +174,7 @@ def read_source(source: Source, *, seconds: float | None = None) -> tuple[bytes,
 
 
 def parsed(
-    kind: str, raw: bytes, name: str, warnings: Sequence[str] = (), seconds: float = sandbox.WALL_SECONDS
+    kind: str, raw: bytes, name: str, warnings: Sequence[str] = (), seconds: float | None = None
 ) -> ParsedDocument:
     """The document, with the warnings of its way here before its own. Raises DocumentRefused."""
     document = sandbox.parse(kind, raw, name=PurePosixPath(name).name or name, seconds=seconds)

@@ -53,6 +53,8 @@ class Command(WholeImportCommand):
                 servers.note_health(made)
 
     def _known(self, tenant_id: UUID, command_id: str) -> McpServer | None:
+        if "\0" in command_id:
+            return None  # no row holds one, and PostgreSQL refuses to look for it
         with tenant_context(tenant_id):
             known: McpServer | None = McpServer.objects.filter(command_id=command_id).first()
             return known
