@@ -49,6 +49,13 @@ class Handler(BaseHTTPRequestHandler):
             for _ in range(1000):
                 self.wfile.write(b" ")
                 time.sleep(0.05)
+        elif path == "/cut":
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"{")
+        elif path == "/silent":
+            time.sleep(1)
         elif path == "/compressed":
             self.send_response(200)
             self.send_header("Content-Encoding", "gzip")
@@ -122,10 +129,19 @@ def test_sec_2_redirects_are_not_followed_and_errors_are_named(server: str) -> N
         fetch.document(f"http://{server}/moved")
     with pytest.raises(FetchRefused, match="answered 404"):
         fetch.document(f"http://{server}/missing")
-    with pytest.raises(FetchRefused, match="cannot be reached"):
-        fetch.document(f"http://{server}/garbage")
-    with pytest.raises(FetchRefused, match="cannot be reached"):
+    for path in ("garbage", "cut"):
+        with pytest.raises(FetchRefused, match="was reached, and its answer broke off"):
+            fetch.document(f"http://{server}/{path}")
+    with pytest.raises(FetchRefused, match="no secure connection"):
         fetch.document(f"https://{server}/shop.json")
+
+
+def test_sec_2_a_server_that_was_reached_and_says_nothing_is_told_as_such(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "READ_SECONDS", 0.2)
+    with pytest.raises(TooSlow, match="was reached, and then said nothing"):
+        fetch.document(f"http://{server}/silent")
 
 
 def test_sec_2_size_and_time_have_an_end(server: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,10 +94,21 @@ def document(url: str, *, seconds: float | None = None) -> bytes:
                         f"The document is larger than {settings.DOCUMENT_MAX_BYTES // 1_000_000} MB."
                     )
             return bytes(body)
-    except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
-        if backend.reached and time.monotonic() >= deadline:
+    except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+        if not backend.reached:
+            raise FetchRefused(UNREACHABLE) from None
+        if time.monotonic() >= deadline:
             raise TooSlow(f"The document took more than {seconds:.0f} s to arrive.") from None
-        raise FetchRefused(UNREACHABLE) from None
+        raise _cut_short(error) from None
+
+
+def _cut_short(error: Exception) -> FetchRefused:
+    """What became of a server that was reached, and may so be spoken of."""
+    if isinstance(error, httpcore.TimeoutException):
+        return TooSlow(f"The server was reached, and then said nothing for {READ_SECONDS:.0f} s.")
+    if isinstance(error, httpcore.ConnectError):
+        return FetchRefused("The server was reached, and no secure connection to it could be made (TLS).")
+    return FetchRefused("The server was reached, and its answer broke off before the end.")
 
 
 def host_header(url: str) -> str:
