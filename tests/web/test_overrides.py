@@ -232,6 +232,46 @@ def test_SYN_5_a_patch_proposes_the_edits_to_the_source_as_a_unified_diff(
     )
 
 
+def test_SYN_5_an_override_of_a_parameter_that_is_gone_says_so_and_offers_no_edit(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    content = document("get_price")
+    operation = content["paths"]["/get_price"]["get"]
+    operation["parameters"] = [{"name": "lang", "in": "query", "schema": {"type": "string"}}]
+    import_document(tenant, content)
+    tool = Tool.objects.get()
+    services.update_tool(
+        pk=tool.pk,
+        expected_version=tool.version,
+        changes={"parameter_descriptions": {"lang": "Ours."}},
+        actor="olga",
+    )
+    assert "no longer has this parameter" not in operator_client.get(f"/tools/{tool.pk}/").content.decode()
+    del operation["parameters"]
+    import_document(tenant, content)
+    html = operator_client.get(f"/tools/{tool.pk}/").content.decode()
+    override = html[html.index('aria-label="Override of') :]
+    override = override[: override.index("</section>")]
+    assert "The source no longer has this parameter." in override
+    assert f"/tools/{tool.pk}/edit/" not in override
+    assert "Reset to imported" in override
+
+
+def test_SYN_6_a_vanished_tool_that_somebody_activated_is_told_as_what_it_is(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    import_document(tenant, document("get_price", "list_prices"))
+    import_document(tenant, document("list_prices"), confirm_removals=True)
+    tool = Tool.objects.get(name="get_price")
+    assert "The tool is inactive" in operator_client.get(f"/tools/{tool.pk}/").content.decode()
+    operator_client.post(f"/tools/{tool.pk}/active/", {"active": "yes", "version": tool.version})
+    tool.refresh_from_db()
+    assert tool.active
+    html = operator_client.get(f"/tools/{tool.pk}/").content.decode()
+    assert "The tool is inactive" not in html
+    assert "somebody has activated it" in html
+
+
 def test_SYN_5_viewers_look_and_operators_act(viewer_client: Client, shop: list[Tool]) -> None:
     for path in ("/overrides/reset/", "/overrides/keep/", "/overrides/undo/"):
         assert viewer_client.post(path, {"selected": ids(), "seen": "x"}).status_code == 403

@@ -184,6 +184,16 @@ def test_CAT_3_a_server_in_use_is_not_deleted_and_says_by_what(admin_client: Cli
     assert admin_client.get(path).status_code == 404
 
 
+def test_the_list_has_servers_in_the_order_of_their_names_UI_3_4(
+    tenant: Tenant, viewer_client: Client, commands: None
+) -> None:
+    slugs = ["b", "d", "a", "c"]
+    for slug in slugs:
+        McpServer.objects.create(slug=slug, command_id="adder")
+    rows = viewer_client.get("/servers/").context["rows"]
+    assert [server.slug for server, *_ in rows] == sorted(slugs)
+
+
 def test_the_list_says_what_a_server_is_where_there_is_none_and_who_may_add_one_UI_3_0(
     admin_client: Client, viewer_client: Client
 ) -> None:

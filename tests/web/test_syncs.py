@@ -134,6 +134,15 @@ def test_SYN_4_an_empty_plan_says_that_there_is_nothing_to_do(
     assert "Apply" not in page[page.index("<main") :].replace("Applied", "")
 
 
+def test_SYN_4_a_plan_that_would_take_much_away_says_so_before_anybody_applies_it(
+    operator_client: Client, tenant: Tenant, plan: Callable[..., Sync]
+) -> None:
+    import_document(tenant, document(*"abcde"))
+    page = operator_client.get(path_of(plan(document(*"abc")))).content.decode()
+    assert "2 of 5 tools would vanish." in page
+    assert "would vanish." not in operator_client.get(path_of(plan(document(*"abcd")))).content.decode()
+
+
 def test_API_3_a_viewer_sees_that_a_plan_waits_and_neither_its_tools_nor_its_document(
     viewer_client: Client, plan: Callable[..., Sync]
 ) -> None:
