@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-WORKERS = int(os.environ.get("WEB_CONCURRENCY") or len(os.sched_getaffinity(0)))
-"""Processes of the web; the only one there is takes every turn."""
+WORKERS = int(os.environ.get("WEB_CONCURRENCY") or max(2, len(os.sched_getaffinity(0))))
+"""Processes of the web; where there is only one, it takes every turn."""
 RETRY_SECONDS = 5
 _FILE = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process lives
 
