@@ -267,3 +267,9 @@ def test_syn_4_a_source_is_tried_and_nothing_is_stored(
     assert_problem(agent.post(f"{SOURCES}/typed/test"), 409, "conflict")
     with tenant_context(owner.pk):
         assert not McpServer.objects.exists()
+
+
+def test_api_1_a_wrong_name_of_the_source_is_refused_before_anything_is_read(agent: APIClient) -> None:
+    asked = {"url": "http://127.0.0.1:1/never.json", "source": "Not a slug"}
+    problem = assert_problem(agent.post(SOURCES, asked, format="json"), 400, "validation_error")
+    assert [one["pointer"] for one in problem["errors"]] == ["/source"]

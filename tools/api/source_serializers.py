@@ -10,6 +10,7 @@ from rest_framework import serializers
 from portal.bodies import too_large
 from tools.api.serializers import Strict
 from tools.models import DOCUMENT_KINDS, Schedule, SourceKind
+from tools.models.server import SLUG_PATTERN
 
 URL_LENGTH, SLUG_LENGTH, TITLE_LENGTH = 2048, 100, 300
 MAX_CHANGES = 40_000
@@ -30,7 +31,13 @@ class ImportSerializer(ImportOptionsSerializer):
     url = serializers.CharField(max_length=URL_LENGTH, required=False)
     server = serializers.CharField(max_length=SLUG_LENGTH, required=False)
     kind = serializers.ChoiceField(DOCUMENT_KINDS, default="", allow_blank=True)
-    source = serializers.CharField(max_length=SLUG_LENGTH, default="", allow_blank=True)  # type: ignore[assignment]
+    source = serializers.RegexField(  # type: ignore[assignment]
+        SLUG_PATTERN,
+        max_length=SLUG_LENGTH,
+        default="",
+        allow_blank=True,
+        error_messages={"invalid": "Use lower-case letters, digits, dots, dashes and underscores."},
+    )
 
     def validate_document(self, document: Any) -> Any:
         if document.size > settings.DOCUMENT_MAX_BYTES:
