@@ -16,7 +16,8 @@ from contextlib import contextmanager
 WORKERS = int(os.environ.get("WEB_CONCURRENCY") or max(2, len(os.sched_getaffinity(0))))
 """Processes of the web; where there is only one, it takes every turn."""
 RETRY_SECONDS = 5
-_FILE = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process lives
+with tempfile.TemporaryFile() as _file:
+    _FILE = os.dup(_file.fileno())  # open as long as the process lives
 
 
 class NoTurn(Exception):

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import IO
 from urllib.parse import urlencode
 
 from portal.embedded.account import programs
@@ -32,6 +33,7 @@ UP_LOCK = "up.lock"
 EXTERNAL = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_ADMIN_URL", "REDIS_URL")
 ANSWER_SECONDS = 60
 DOWN_SECONDS = 20
+RESET_SECONDS = 30.0
 REVIVE_SECONDS = 2
 FIRST_QUESTION = "what time is it in Tokyo"  # the demo catalogue answers it
 
@@ -115,7 +117,7 @@ def reset(root: Path, *, confirmed: bool) -> None:
     make_state(state)
     with contextlib.ExitStack() as stack:
         for name in (UP_LOCK, USERS_LOCK):
-            held = lock(state / name, wait=False)
+            held = _free(state / name)
             if held is None:
                 raise ServiceError(
                     "Tool Portal runs in this folder; stop it first with: make down", exit_code=2
@@ -135,6 +137,14 @@ def reset(root: Path, *, confirmed: bool) -> None:
             elif path.suffix != ".lock":
                 path.unlink()
     say("Deleted. `make up` starts anew.")
+
+
+def _free(path: Path) -> IO[str] | None:
+    """The lock, for which it waits a while: servers that were told to stop may have much to write down."""
+    deadline = time.monotonic() + RESET_SECONDS
+    while (held := lock(path, wait=False)) is None and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return held
 
 
 def _run(root: Path, project: Project | None, signals: Signals, host: str, port: int) -> None:

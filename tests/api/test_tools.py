@@ -286,7 +286,7 @@ def test_api_1_what_is_no_import_is_refused_before_anything_is_read(agent: APICl
     )
     assert_problem(upload(agent, PETS, dry_run="perhaps"), 400, "validation_error")
     assert_problem(upload(agent, PETS, dryrun="true"), 400, "validation_error")
-    assert_problem(upload(agent, PETS, source="Not A Slug"), 422, "validation_error")
+    assert_problem(upload(agent, PETS, source="Not A Slug"), 400, "validation_error")
     assert agent.get("/api/v1/sources").json()["results"] == []
 
 

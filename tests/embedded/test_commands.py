@@ -6,12 +6,13 @@ import io
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from portal.embedded import ROOT, ServiceError, running
+from portal.embedded import ROOT, ServiceError, commands, running
 from portal.embedded.account import programs
 from portal.embedded.commands import EXTERNAL, down, reset, up
 from portal.embedded.layout import Layout, lock
@@ -111,9 +112,21 @@ class TestReset:
         assert "Nothing was deleted." in capsys.readouterr().out
         assert (project / ".portal" / "services.json").exists()
 
-    def test_is_refused_while_anybody_uses_the_services(self, project: Path) -> None:
+    def test_is_refused_while_anybody_uses_the_services(
+        self, project: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(commands, "RESET_SECONDS", 0.2)
         with running(project), pytest.raises(ServiceError, match="make down"):
             reset(project, confirmed=True)
+
+    def test_waits_for_those_who_are_about_to_end(self, project: Path) -> None:
+        with running(project):
+            waiting = threading.Thread(target=reset, args=(project,), kwargs={"confirmed": True})
+            waiting.start()
+            waiting.join(0.5)
+            assert waiting.is_alive()
+        waiting.join(30)
+        assert not (project / ".portal" / "services.json").exists()
 
     def test_deletes_data_secrets_and_logs(self, project: Path) -> None:
         layout = Layout.of(project / ".portal", programs().account)
