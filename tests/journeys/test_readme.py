@@ -115,12 +115,18 @@ def test_the_readme_says_what_works_OPS_1(tmp_path: Path, port: int) -> None:
     finally:
         os.killpg(up.pid, signal.SIGINT)
         try:
-            up.wait(20)
+            up.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(up.pid, signal.SIGKILL)
             up.wait()
         for target in ("down", "reset"):
-            subprocess.run(
-                ["make", target, "YES=1"], cwd=folder, env=environment(port), capture_output=True, check=True
+            done = subprocess.run(
+                ["make", target, "YES=1"],
+                cwd=folder,
+                env=environment(port),
+                capture_output=True,
+                text=True,
+                check=False,
             )
+            assert done.returncode == 0, f"make {target}: {done.stdout}{done.stderr}"
     assert not answers(port)
