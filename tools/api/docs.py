@@ -23,6 +23,8 @@ TEXT: Json = {"type": "string"}
 BOOLEAN: Json = {"type": "boolean"}
 COUNT: Json = {"type": "integer", "minimum": 0}
 TEXTS: Json = {"type": "array", "items": TEXT}
+ID: Json = {"type": "string", "format": "uuid"}
+TIME: Json = {"type": "string", "format": "date-time"}
 
 
 def described(**properties: Json) -> Json:
@@ -77,7 +79,7 @@ def page_parameters() -> list[OpenApiParameter]:
 
 # --- Search -----------------------------------------------------------------------------------------------------------
 _FOUND_TOOL = described(
-    id={"type": "string", "format": "uuid"}, tool_id=TEXT, namespace=TEXT, name=TEXT, description=TEXT, server=TEXT,
+    id=ID, tool_id=TEXT, namespace=TEXT, name=TEXT, description=TEXT, server=TEXT,
     source=or_null(TEXT), category=TEXT, tags=TEXTS, tool_type=TEXT, source_protocol=TEXT, routing_domain=TEXT,
     sensitivity={"type": "string", "enum": Sensitivity.values}, average_latency_ms=or_null({"type": "number"}),
     success_rate=or_null({"type": "number"}), embedding_status=or_null(TEXT),
@@ -189,7 +191,7 @@ delete_tool = extend_schema(
 # --- Embeddings, keys ----------------------------------------------------------------------------------------
 _EMBEDDING = described(
     status={"type": "string", "enum": EmbeddingStatus.values}, model=TEXT, dimension=COUNT, source_hash=TEXT, current=BOOLEAN,
-    truncated=BOOLEAN, embedded_at=or_null({"type": "string", "format": "date-time"}), error=or_null(TEXT),
+    truncated=BOOLEAN, embedded_at=or_null(TIME), error=or_null(TEXT),
 )  # fmt: skip
 get_embedding = extend_schema(
     operation_id="get_embedding",

@@ -13,7 +13,9 @@ from portal.jobs.models import JobState
 from tools.api.docs import (
     BOOLEAN,
     COUNT,
+    ID,
     TEXT,
+    TIME,
     Json,
     described,
     header,
@@ -27,8 +29,6 @@ from tools.imports.jobs import APPLY, SYNC
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
-_ID: Json = {"type": "string", "format": "uuid"}
-_TIME: Json = {"type": "string", "format": "date-time"}
 _NUMBER: Json = {"type": "number", "minimum": 0}
 _KIND: Json = {"type": "string", "enum": [BACKFILL, REFRESH, SYNC, APPLY]}
 _LINK: Json = {"type": "string", "format": "uri-reference"}
@@ -38,18 +38,18 @@ _LINKS["properties"] |= {
     for name in ("cancel", "resume", "retry_failed")
 }
 JOB = described(
-    id=_ID, kind=_KIND, title=TEXT, state={"type": "string", "enum": JobState.values},
+    id=ID, kind=_KIND, title=TEXT, state={"type": "string", "enum": JobState.values},
     stage=TEXT, requested_by=TEXT, total=or_null(COUNT), done=COUNT, failed=COUNT, skipped=COUNT,
     rate={**or_null(_NUMBER), "description": "Items a second, since a runner took the job."},
-    eta_seconds=or_null(COUNT), error=or_null(TEXT), created_at=_TIME, started_at=or_null(_TIME),
-    finished_at=or_null(_TIME), links=_LINKS,
+    eta_seconds=or_null(COUNT), error=or_null(TEXT), created_at=TIME, started_at=or_null(TIME),
+    finished_at=or_null(TIME), links=_LINKS,
 )  # fmt: skip
 _ESTIMATE = described(
     kind=_KIND, total={**COUNT, "description": "Items to look at."},
     to_do={**COUNT, "description": "Those that are known to need work."},
     rate=_NUMBER, rate_is_measured=BOOLEAN, eta_seconds=COUNT,
 )  # fmt: skip
-_FAILURE = described(item_id=_ID, label=TEXT, error=TEXT, failed_at=_TIME)
+_FAILURE = described(item_id=ID, label=TEXT, error=TEXT, failed_at=TIME)
 _PACE: Json = {
     "rate": {**or_null({"type": "number", "minimum": 0.1, "maximum": 10000}), "description": "Items a second at most."},
     "batch_size": {"type": "integer", "minimum": 1, "maximum": MAX_BATCH, "default": BATCH_SIZE},
@@ -76,7 +76,7 @@ _BACKFILL: Json = {
 _REFRESH: Json = {
     "type": "object",
     "title": REFRESH,
-    "properties": {"ids": {"type": "array", "items": _ID, "minItems": 1, "maxItems": MAX_IDS}, **_PACE},
+    "properties": {"ids": {"type": "array", "items": ID, "minItems": 1, "maxItems": MAX_IDS}, **_PACE},
     "required": ["ids"],
     "additionalProperties": False,
 }
@@ -95,8 +95,8 @@ _APPLY: Json = {
     "type": "object",
     "title": APPLY,
     "properties": {
-        "sync": _ID,
-        "changes": or_null({"type": "array", "items": _ID, "description": "Null for all."}),
+        "sync": ID,
+        "changes": or_null({"type": "array", "items": ID, "description": "Null for all."}),
         "confirm_removals": BOOLEAN,
     },
     "required": ["sync"],

@@ -6,9 +6,10 @@ from drf_spectacular.utils import extend_schema
 
 from tools.api.docs import (
     BOOLEAN,
+    ID,
     NAMESPACE,
     TEXT,
-    Json,
+    TIME,
     described,
     etag,
     or_null,
@@ -18,18 +19,15 @@ from tools.api.docs import (
 )
 from tools.api.serializers import ToolSerializer
 
-_TIME: Json = {"type": "string", "format": "date-time"}
-_TOOL = described(
-    id={"type": "string", "format": "uuid"}, tool_id=TEXT, namespace=TEXT, name=TEXT, source=or_null(TEXT)
-)
+_TOOL = described(id=ID, tool_id=TEXT, namespace=TEXT, name=TEXT, source=or_null(TEXT))
 _OVERRIDE = described(
     tool=_TOOL, field={**TEXT, "description": "`parameters.NAME` for the description of a parameter."},
     value={"description": "What the operator wrote."}, replaced={"description": "What the source said then."},
     imported={"description": "What the source says now."},
-    conflict={**BOOLEAN, "description": "The imported text has changed since."}, made_by=TEXT, made_at=_TIME,
+    conflict={**BOOLEAN, "description": "The imported text has changed since."}, made_by=TEXT, made_at=TIME,
 )  # fmt: skip
 _EVENT = described(
-    id=TEXT, at=_TIME, who=or_null(TEXT), thing={"type": "string", "enum": ["tool", "override"]},
+    id=TEXT, at=TIME, who=or_null(TEXT), thing={"type": "string", "enum": ["tool", "override"]},
     event={"type": "string", "enum": ["created", "changed", "deleted"]},
     field={**or_null(TEXT), "description": "Of an override."}, version={"anyOf": [{"type": "integer"}, {"type": "null"}]},
     changes={"type": "array", "items": described(field=TEXT, before={}, after={})},

@@ -6,9 +6,11 @@ from drf_spectacular.utils import OpenApiExample, extend_schema
 
 from tools.api.docs import (
     BOOLEAN,
+    ID,
     IF_NONE_MATCH,
     TEXT,
     TEXTS,
+    TIME,
     UNCHANGED,
     Json,
     described,
@@ -18,7 +20,7 @@ from tools.api.docs import (
     page,
     page_parameters,
 )
-from tools.api.source_docs import ID, SLUG, TIME, TITLE, URL
+from tools.api.source_docs import SLUG, TITLE, URL
 from tools.models import Health
 
 _HEADERS: Json = {

@@ -8,9 +8,11 @@ from drf_spectacular.utils import OpenApiExample, extend_schema
 from tools.api.docs import (
     BOOLEAN,
     COUNT,
+    ID,
     IF_NONE_MATCH,
     TEXT,
     TEXTS,
+    TIME,
     UNCHANGED,
     Json,
     described,
@@ -25,8 +27,6 @@ from tools.api.job_docs import JOB, LOCATION, RETRY
 from tools.api.source_serializers import SLUG_LENGTH, TITLE_LENGTH, URL_LENGTH, ImportSerializer
 from tools.models import DOCUMENT_KINDS, Layer, Schedule, SourceKind
 
-ID: Json = {"type": "string", "format": "uuid"}
-TIME: Json = {"type": "string", "format": "date-time"}
 LINK: Json = {"type": "string", "format": "uri-reference"}
 SLUG: Json = {"type": "string", "maxLength": SLUG_LENGTH}
 TITLE: Json = {"type": "string", "maxLength": TITLE_LENGTH}

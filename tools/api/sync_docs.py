@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from drf_spectacular.utils import OpenApiExample, extend_schema
 
-from tools.api.docs import BOOLEAN, COUNT, TEXT, TEXTS, Json, described, or_null, page, page_parameters, query
+from tools.api.docs import (
+    BOOLEAN,
+    COUNT,
+    ID,
+    TEXT,
+    TEXTS,
+    TIME,
+    Json,
+    described,
+    or_null,
+    page,
+    page_parameters,
+    query,
+)
 from tools.api.job_docs import JOB, LOCATION, RETRY
-from tools.api.source_docs import COUNTS, ID, LINK, REPORT, TIME
+from tools.api.source_docs import COUNTS, LINK, REPORT
 from tools.api.source_serializers import MAX_CHANGES
 from tools.models import Action, SyncState
 

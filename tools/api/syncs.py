@@ -193,9 +193,7 @@ def _require_applicable(sync: Sync, changes: QuerySet[SyncChange], *, confirmed:
     if sync.state != SyncState.PLANNED:
         if source.syncs.filter(state=SyncState.PLANNED, created_at__gt=sync.created_at).exists():
             raise Problem(409, "A later plan has taken the place of this one.", code="plan_outgrown")
-        raise WrongSyncState(
-            f"This sync is over ({sync.get_state_display().lower()}). Plan the source again."
-        )
+        raise WrongSyncState(sync.over)
     if not changes.exists():
         raise Invalid({"accept": [NOTHING_CHOSEN]})
     if not confirmed:

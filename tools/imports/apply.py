@@ -26,9 +26,14 @@ MANY = 500  # rows written by an import after which the planner needs new statis
 Progress = Callable[[int], None]
 
 
+def are_too_many(removed: int, active: int) -> bool:
+    """Whether more than a fifth of a source's endpoints would vanish, which needs a person's consent (SYN-4)."""
+    return bool(removed > settings.SYNC_MAX_REMOVED * active)
+
+
 def check_removals(removed: int, active: int) -> None:
-    """Raises RemovalsNeedConfirmation when more than a fifth of a source's endpoints would vanish (SYN-4)."""
-    if removed > settings.SYNC_MAX_REMOVED * active:
+    """Raises RemovalsNeedConfirmation where `are_too_many`."""
+    if are_too_many(removed, active):
         raise RemovalsNeedConfirmation(removed, active)
 
 

@@ -103,7 +103,7 @@ def _parse_apply(given: Mapping[str, Any]) -> Arguments:
     if sync is None:
         errors["sync"] = ["There is no such sync."]
     elif sync.state != SyncState.PLANNED:
-        errors["sync"] = [f"This sync is over ({sync.get_state_display().lower()}). Plan the source again."]
+        errors["sync"] = [sync.over]
     changes = given.get("changes")
     ids = [_uuid(one) for one in changes] if isinstance(changes, list) else []
     if changes is not None and (not isinstance(changes, list) or None in ids):

@@ -233,9 +233,7 @@ def apply_sync(
 def _planned(found: object) -> Sync:
     sync: Sync = found.get()  # type: ignore[attr-defined]
     if sync.state != SyncState.PLANNED:
-        raise WrongSyncState(
-            f"This sync is over ({sync.get_state_display().lower()}). Plan the source again."
-        )
+        raise WrongSyncState(sync.over)
     return sync
 
 

@@ -62,6 +62,11 @@ class Sync(TenantModel):
     def __str__(self) -> str:
         return f"{self.source_id} {self.state}"
 
+    @property
+    def over(self) -> str:
+        """What is said to who wants to apply or discard it when it is over."""
+        return f"This sync is over ({SyncState(self.state).label.lower()}). Plan the source again."
+
 
 class Action(models.TextChoices):
     ADD = "add", "Added"

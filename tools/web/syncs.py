@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
@@ -23,6 +22,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.errors import CatalogueError
 from tools.imports import syncs
+from tools.imports.apply import are_too_many
 from tools.imports.jobs import APPLY
 from tools.imports.specs import DocumentRefused
 from tools.models import Action, Layer, SourceDocument, SourceKind, Sync, SyncChange, SyncState
@@ -249,7 +249,7 @@ def _removals(sync: Sync, removed: int) -> dict[str, Any]:
     return {
         "removed": removed,
         "active": active,
-        "needs_consent": removed > settings.SYNC_MAX_REMOVED * active,
+        "needs_consent": are_too_many(removed, active),
     }
 
 
