@@ -24,7 +24,7 @@ _OVERRIDE = described(
     tool=_TOOL, field={**TEXT, "description": "`parameters.NAME` for the description of a parameter."},
     value={"description": "What the operator wrote."}, replaced={"description": "What the source said then."},
     imported={"description": "What the source says now."},
-    conflict={**BOOLEAN, "description": "The imported text has changed since."}, made_by=TEXT, made_at=TIME,
+    conflict={**BOOLEAN, "description": "The imported text has changed since, and is not what the operator wrote."}, made_by=TEXT, made_at=TIME,
 )  # fmt: skip
 _EVENT = described(
     id=TEXT, at=TIME, who=or_null(TEXT), thing={"type": "string", "enum": ["tool", "override"]},
@@ -61,7 +61,7 @@ list_overrides = extend_schema(
         query(
             "conflicts",
             BOOLEAN,
-            "`true`: only those whose imported text has changed since; `false`: only the others.",
+            "`true`: only those in conflict; `false`: only the others.",
         ),
         *page_parameters(),
     ],
