@@ -38,7 +38,8 @@ _MEASURED = """
 import json, resource, sys, time
 from pathlib import Path
 import django; django.setup()
-from tools.imports import sandbox, service
+from tools.imports.fetching import sandbox
+from tools.imports.syncing import documents as service
 what, path, tenant = sys.argv[1:]
 raw = Path(path).read_bytes()
 began = time.perf_counter()

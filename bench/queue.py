@@ -39,7 +39,7 @@ BATCH = 32
 _BARE_MODEL = """
 import django, json, sys, time; django.setup()
 from portal.tenancy.context import tenant_context
-from tools.embedding import load_texts
+from tools.catalogue.embedding_text import load_texts
 from tools.models import Tool
 from embeddings.providers import get_provider
 tenant, part, parts, batch = sys.argv[1], *map(int, sys.argv[2:])
@@ -53,7 +53,7 @@ print(json.dumps({'done': len(texts), 'began': began, 'ended': time.time()}))
 _WORKER = """
 import django, json, time, sys; django.setup()
 from embeddings.providers import get_provider
-from embeddings.worker import drain
+from embeddings.queue.worker import drain
 get_provider().embed(['warm-up'] * 32, 'passage')
 print('ready', flush=True); sys.stdin.readline(); began = time.time()
 done = drain()

@@ -55,7 +55,7 @@ class EmbeddingTask(TenantModel):
     claim_id = models.UUIDField(null=True, blank=True)  # void after every newer wish: the fence
     last_error = models.CharField(max_length=500, blank=True, default="")
     wanted_at = models.DateTimeField(db_default=Now())  # of the newest wish
-    # The backfill that asked (embeddings/followed.py), until an edit does, and what the embedding was before. No reference: a
+    # The backfill that asked (embeddings/queue/job_tasks.py), until an edit does, and what the embedding was before. No reference: a
     # job's row may go first.
     job_id = models.UUIDField(null=True, blank=True)
     status_before = models.CharField(max_length=8, null=True, blank=True)  # noqa: DJ001 - null with the job
@@ -135,7 +135,7 @@ class EmbeddingCircuit(models.Model):
 
 
 class EmbeddingTally(models.Model):
-    """A sum over all workers and tenants (embeddings/tally.py), for the figures of the queue."""
+    """A sum over all workers and tenants (portal/resilience/counters.py), for the figures of the queue."""
 
     figure = models.CharField(max_length=20)
     label = models.CharField(max_length=40, blank=True, default="")

@@ -17,10 +17,11 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 
-from embeddings import circuits, registry
+from embeddings import registry
 from embeddings.models import EmbeddingModel
 from embeddings.providers import EmbeddingProvider, ProviderError, get_provider
 from embeddings.registry import EmbeddedEntity
+from portal.resilience import circuit_breaker as circuits
 from portal.tenancy.context import current_tenant, tenant_context, tenant_ids
 
 MAX_MISSING = 0.005

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from embeddings import reconcile as reconciler
-from embeddings import worker
+from embeddings.queue import reconcile as reconciler
+from embeddings.queue import worker
 
 
 @shared_task(name="embeddings.tasks.ring", ignore_result=True)

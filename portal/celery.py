@@ -52,7 +52,7 @@ class EmbeddingLoop(LoopStep):
     queue = "embeddings"
 
     def make_loop(self) -> Any:
-        from embeddings.worker import Loop
+        from embeddings.queue.worker import Loop
 
         return Loop()
 

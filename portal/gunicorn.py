@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from portal.turns import WORKERS
+from portal.http.bulkhead import WORKERS
 
 # The most there is: a question of 2,000 characters stands in the address of GET search.
 limit_request_line = 8190

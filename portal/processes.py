@@ -26,7 +26,7 @@ class Process:
     stage: int = 0
 
 
-PREPARE = Process("migrate", ("python", "-m", "portal.prepare"), role="admin")
+PREPARE = Process("migrate", ("python", "-m", "portal.ops.prepare"), role="admin")
 # In the order of their stages: the web stops first, so that nothing new comes in.
 PROCESSES = (
     Process("web", ("python", "-m", "gunicorn", "portal.wsgi", "-c", "portal/gunicorn.py"), role="app"),

@@ -41,7 +41,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "portal.problems.ApiProblemMiddleware",
+    "portal.http.problems.ApiProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -129,12 +129,12 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 240},
     },
     "prune-idempotency-keys": {
-        "task": "portal.tasks.prune_idempotency_keys",
+        "task": "portal.ops.tasks.prune_idempotency_keys",
         "schedule": 3600,
         "options": {"expires": 3000},
     },
     "start-due-syncs": {"task": "tools.tasks.start_due_syncs", "schedule": 60, "options": {"expires": 50}},
-    "prune-jobs": {"task": "portal.tasks.prune_jobs", "schedule": 86_400, "options": {"expires": 80_000}},
+    "prune-jobs": {"task": "portal.ops.tasks.prune_jobs", "schedule": 86_400, "options": {"expires": 80_000}},
     "prune-syncs": {"task": "tools.tasks.prune_syncs", "schedule": 86_400, "options": {"expires": 80_000}},
 }
 
@@ -196,7 +196,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
 DOCUMENT_MAX_BYTES = 20_000_000
 # "host:port" of servers inside the organisation that documents may be fetched from; all else must be public.
 IMPORT_ALLOWED_HOSTS = env.words("IMPORT_ALLOWED_HOSTS", "")
-# The commands of MCP servers that may be started, by id (tools/imports/mcp_server.py says the form); none without it.
+# The commands of MCP servers that may be started, by id (tools/imports/fetching/mcp/server.py says the form); none without it.
 MCP_COMMANDS_FILE = env.text("MCP_COMMANDS_FILE", "")
 SYNC_MAX_REMOVED = env.number(
     "SYNC_MAX_REMOVED", 0.2, low=0, high=1
@@ -212,10 +212,10 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["portal.tenancy.authentication.ApiKeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["portal.tenancy.authentication.HasScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["portal.bodies.JsonBody"],
-    "DEFAULT_THROTTLE_CLASSES": ["portal.rate_limits.KeyRate"],
+    "DEFAULT_PARSER_CLASSES": ["portal.http.bodies.JsonBody"],
+    "DEFAULT_THROTTLE_CLASSES": ["portal.http.rate_limits.KeyRate"],
     "DEFAULT_SCHEMA_CLASS": "tools.api.schema.PortalSchema",
-    "EXCEPTION_HANDLER": "portal.problems.problem_response",
+    "EXCEPTION_HANDLER": "portal.http.problems.problem_response",
     "UNAUTHENTICATED_USER": None,
     "URL_FORMAT_OVERRIDE": None,
 }
@@ -285,7 +285,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"request_id": {"()": "portal.request_ids.RequestIdFilter"}},
+    "filters": {"request_id": {"()": "portal.http.request_ids.RequestIdFilter"}},
     "formatters": {"line": {"format": "%(levelname)s %(name)s [%(request_id)s]: %(message)s"}},
     "handlers": {
         "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}

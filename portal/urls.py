@@ -5,7 +5,8 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import include, path
 
-from portal import health, metrics
+from portal.ops import health
+from portal.ops import prometheus as metrics
 from tools.api.schema_views import docs_page, schema
 
 urlpatterns = [

@@ -21,7 +21,7 @@ from rest_framework.test import APIClient
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
 from portal.tenancy.models import Membership, Role, Scope, Tenant
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import Tool
 
 SCALE = float(os.environ.get("PORTAL_TEST_SCALE", "1"))

@@ -10,9 +10,9 @@ class ToolsConfig(AppConfig):
     def ready(self) -> None:
         from embeddings import registry
         from portal.jobs import kinds
-        from tools import embedding_jobs
-        from tools.embedding import ENTITY
-        from tools.imports import jobs as import_jobs
+        from tools.catalogue import embedding_jobs
+        from tools.catalogue.embedding_text import ENTITY
+        from tools.imports.syncing import jobs as import_jobs
 
         registry.register(ENTITY)
         for kind in (*embedding_jobs.KINDS, *import_jobs.KINDS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from tools.imports import pruning, schedule
+from tools.imports.syncing import pruning, schedule
 
 
 @shared_task(name="tools.tasks.start_due_syncs", ignore_result=True)

@@ -1,4 +1,4 @@
-"""The circuits of the providers (embeddings/circuits.py): written by workers for texts, by the web for questions."""
+"""The circuits of the providers (portal/resilience/circuit_breaker.py): written by workers for texts, by the web for questions."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import httpcore
 from django.core.exceptions import ImproperlyConfigured
 
 from embeddings.providers.base import Kind, ProviderError
-from portal.deadline import DeadlineBackend
+from portal.outbound.deadline import DeadlineBackend
 
 CONNECT_SECONDS = 5.0
 QUERY_SECONDS = 0.8

@@ -12,7 +12,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import Count
 from django.db.models.functions import Coalesce, Now
 
-from portal.jobs import bell, kinds
+from portal.jobs import kinds
+from portal.jobs import wakeup as bell
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, WrongState
 from portal.jobs.kinds import Estimate, JobKind
 from portal.jobs.models import ACTIVE, Job, JobFailure, JobQuerySet, JobState

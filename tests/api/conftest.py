@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.conftest import make_api
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import Tool
 
 

@@ -1,7 +1,7 @@
 """API-1: a POST with an Idempotency-Key takes effect once, however often and at whatever moment it is sent.
 
 How to see these fail: without `@idempotent` on `ToolListView.post` every test here fails but the last; without `_lock`
-in portal/idempotency.py the one with fifty threads does.
+in portal/http/idempotency.py the one with fifty threads does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from django.db import connection, connections
 from rest_framework.test import APIClient
 
-from portal.idempotency import prune_idempotency_keys
+from portal.http.idempotency import prune_idempotency_keys
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import IdempotencyKey, Tenant
 from tests.api.test_problems import assert_problem
@@ -71,7 +71,9 @@ def test_api_1_our_own_mistake_is_not_stored_and_leaves_no_effect(
 
     agent.raise_request_exception = False
     with monkeypatch.context() as broken:
-        broken.setattr("portal.idempotency.IdempotencyKey.objects.create", fail)  # after the tool was made
+        broken.setattr(
+            "portal.http.idempotency.IdempotencyKey.objects.create", fail
+        )  # after the tool was made
         assert_problem(post(agent, "a"), 500)
     with tenant_context(owner.pk):
         assert (Tool.objects.count(), IdempotencyKey.objects.count()) == (0, 0)
@@ -156,7 +158,7 @@ def test_api_1_while_the_first_runs_the_second_is_told_and_a_holder_that_vanishe
     client = make_api(committed)
     client.raise_request_exception = False
     inside, go_on = threading.Event(), threading.Event()
-    from tools import services
+    from tools.catalogue import tools as services
 
     original = services.create_tool
 
@@ -173,7 +175,7 @@ def test_api_1_while_the_first_runs_the_second_is_told_and_a_holder_that_vanishe
             connections.close_all()
 
     with monkeypatch.context() as slowed, ThreadPoolExecutor(1) as pool:
-        slowed.setattr("tools.services.create_tool", slow)
+        slowed.setattr("tools.catalogue.tools.create_tool", slow)
         running = pool.submit(send)
         assert inside.wait(30)
         problem = post(client, "a")

@@ -14,15 +14,15 @@ from django.db import connections
 from django.test import Client
 from rest_framework.test import APIClient
 
-from portal.problem_types import PROBLEM_TYPES
-from portal.problems import TITLES, Problem
-from portal.request_ids import RequestIdFilter
+from portal.http.problem_types import PROBLEM_TYPES
+from portal.http.problems import TITLES, Problem
+from portal.http.request_ids import RequestIdFilter
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.api.test_problems import assert_problem
 from tests.api.test_tools import TOOLS, patch
 from tests.conftest import make_api
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import Tool
 
 ToolOf = Callable[..., Tool]

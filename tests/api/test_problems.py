@@ -13,12 +13,12 @@ from django.db import OperationalError
 from rest_framework.exceptions import NotFound
 from rest_framework.test import APIClient
 
-from portal.bodies import unstorable
+from portal.http.bodies import unstorable
 from portal.tenancy.models import Scope, Tenant
 from tests.conftest import make_api
-from tools import servers, sources
 from tools.api.refusals import as_problems
-from tools.imports import syncs
+from tools.catalogue import servers, sources
+from tools.imports.syncing import service as syncs
 from tools.models import Tool
 
 MEMBERS = {"type", "title", "status", "detail", "instance", "request_id"}

@@ -1,6 +1,6 @@
 """API-1, RELIABILITY rule 36: a key's rate is kept to the request, and a broker that is away refuses nobody.
 
-How to see these fail: with GET and SET instead of the script in portal/rate_limits.py, fifty threads let more than ten through.
+How to see these fail: with GET and SET instead of the script in portal/http/rate_limits.py, fifty threads let more than ten through.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from django.core.management import call_command
 from django.db import connections
 from rest_framework.test import APIClient
 
-from portal import rate_limits
 from portal.embedded import Services, start
+from portal.http import rate_limits
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import ApiKey, Tenant
 from tests.api.test_problems import assert_problem
@@ -135,12 +135,12 @@ def test_api_1_a_dead_or_frozen_broker_refuses_nobody_waits_once_and_is_logged_o
     try:
         caplog.clear()
         begun = time.monotonic()
-        with caplog.at_level(logging.WARNING, "portal.rate_limits"):
+        with caplog.at_level(logging.WARNING, "portal.http.rate_limits"):
             answers = [client.get(ME) for _ in range(20)]
         assert time.monotonic() - begun < 10, "each of them waited"
         assert {answer.status_code for answer in answers} == {200}
         assert not any(name in answers[-1] for name in HEADERS)
-        assert len([one for one in caplog.records if one.name == "portal.rate_limits"]) == 1
+        assert len([one for one in caplog.records if one.name == "portal.http.rate_limits"]) == 1
     finally:
         if outage == "dead":
             servers.valkey.start()

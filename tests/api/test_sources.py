@@ -18,8 +18,8 @@ from tests.conftest import make_api
 from tests.document_server import DocumentServer, document_server
 from tests.tools.documents import document
 from tests.tools.imports import mcp_servers
-from tools import servers
-from tools.imports.service import import_tools
+from tools.catalogue import servers
+from tools.imports.syncing.documents import import_tools
 from tools.models import McpServer, Source, SourceDocument, Tool
 
 SOURCES = "/api/v1/sources"

@@ -20,8 +20,8 @@ from tests.api.test_tools import upload
 from tests.conftest import make_api
 from tests.document_server import DocumentServer, document_server
 from tests.tools.documents import document
-from tools import services
-from tools.imports import syncs
+from tools.catalogue import tools as services
+from tools.imports.syncing import service as syncs
 from tools.models import Source, Sync, Tool
 
 SHOP = f"{SOURCES}/shop"

@@ -15,7 +15,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.api.test_problems import assert_problem
 from tests.conftest import make_api
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import ManualOverride, Source, SourceDocument, Tool
 
 OPENAPI = Path(__file__).resolve().parents[3] / "shared" / "inputs" / "openapi"

@@ -18,7 +18,7 @@ from portal.jobs import alive
 from portal.tenancy.context import tenant_context
 from tests.browser.conftest import Portal
 from tests.conftest import real_commits
-from tools import services
+from tools.catalogue import tools as services
 
 TOOLS = 60
 SLOW, QUICK = 1.0, 0.0  # seconds that the provider takes for two texts

@@ -20,7 +20,7 @@ from tests.browser.conftest import Portal, violations
 from tests.conftest import real_commits
 from tests.tools.documents import OPENAPI, document, import_document, needs_inputs
 from tests.tools.imports.mcp_servers import plain
-from tools import sources
+from tools.catalogue import sources
 from tools.models import McpServer, Source, Tool
 
 PATIENCE = 90_000  # ms, a guard only

@@ -13,7 +13,7 @@ from portal.tenancy.context import tenant_context
 from tests.browser.conftest import Portal, violations
 from tests.tools import documents
 from tests.tools.test_overrides import pets
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import Tool
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,9 @@ import psycopg
 import pytest
 from django.db import connection
 
-from embeddings import claims, slots, worker
-from embeddings.claims import Fronts
+from embeddings import slots
+from embeddings.queue import claims, worker
+from embeddings.queue.claims import Fronts
 from tests.embeddings.pipeline import Pipeline, login
 
 INDEX = "embedding_task_due"

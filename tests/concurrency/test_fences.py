@@ -14,12 +14,12 @@ from uuid import UUID
 import pytest
 from django.db import DatabaseError, transaction
 
-from embeddings import claims
+from embeddings.queue import claims
 from portal.tenancy.context import tenant_context
 from tests.embeddings.pipeline import DO_NOTHING, NO_FENCE, Pipeline, in_thread, login, mutant
 from tests.providers import GatedEmbedder
-from tools import services
-from tools.embedding import ENTITY
+from tools.catalogue import tools as services
+from tools.catalogue.embedding_text import ENTITY
 
 Scenario = Callable[[Pipeline, Any], None]
 

@@ -22,14 +22,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from embeddings import claims, slots, worker
-from embeddings.reconcile import reconcile
+from embeddings import slots
+from embeddings.queue import claims, worker
+from embeddings.queue.reconcile import reconcile
 from embeddings.text import source_hash
 from portal.tenancy.context import tenant_context
 from tests.conftest import scaled
 from tests.embeddings.pipeline import DO_NOTHING, Pipeline, login, mutant
 from tests.providers import hash_vector
-from tools.embedding import ENTITY, load_texts
+from tools.catalogue.embedding_text import ENTITY, load_texts
 
 FEW_TEXTS = st.sampled_from(["A.", "B.", "C."])
 WHICH = st.integers(min_value=0, max_value=100)

@@ -294,7 +294,7 @@ def test_sec_1_without_a_tenant_every_table_is_an_error_and_not_an_empty_page(
     committed: Tenant, admin_database: Owner, rows: Any, statement: str
 ) -> None:
     # A policy is only asked about rows, so each table gets one.
-    from tools import services
+    from tools.catalogue import tools as services
 
     with tenant_context(committed.pk):
         services.create_tool(actor="a", tool_id="t", name="t", description="Reads.")
@@ -327,7 +327,7 @@ def test_sec_1_without_a_tenant_the_orm_says_so(db: None) -> None:
 def test_sec_1_the_worker_sees_and_syncs_the_tools_of_its_tenant_only(
     committed: Tenant, make_tenant: Any
 ) -> None:
-    from tools import services
+    from tools.catalogue import tools as services
 
     other = make_tenant()
     for one in (committed, other):

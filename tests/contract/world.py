@@ -25,8 +25,9 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
 from portal.tenancy.models import Membership, Role, Scope, Tenant
 from tests.tools.documents import document, import_document
-from tools import servers, services
-from tools.imports import syncs
+from tools.catalogue import servers
+from tools.catalogue import tools as services
+from tools.imports.syncing import service as syncs
 from tools.models import McpServer, Source, Sync, Tool
 
 METHODS = ("get", "post", "put", "patch", "delete", "head")

@@ -21,12 +21,13 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 from psycopg.rows import dict_row
 
-from embeddings import worker
+from embeddings.queue import worker
 from embeddings.text import source_hash
 from portal import env
 from portal.tenancy.context import tenant_context
 from tests.providers import hash_vector
-from tools import embedding, services
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue import tools as services
 from tools.models import Tool
 
 

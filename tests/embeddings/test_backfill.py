@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from embeddings import backfill
-from embeddings.backfill import Counts, Wanted
-from embeddings.reconcile import reconcile
+from embeddings.backfill import scan as backfill
+from embeddings.backfill.scan import Counts, Wanted
+from embeddings.queue.reconcile import reconcile
 from portal.tenancy.context import tenant_context
 from tests.embeddings.pipeline import Pipeline, login
-from tools.embedding import ENTITY
+from tools.catalogue.embedding_text import ENTITY
 from tools.models import Tool
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from embeddings import circuits
 from embeddings.providers import ProviderError
+from portal.resilience import circuit_breaker as circuits
 from tests.embedding_server import EmbeddingServer, embedding_server
 from tests.embeddings.pipeline import Pipeline, login, mutant
 from tests.plugin import ROOT, process_environment

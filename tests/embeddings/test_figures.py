@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from embeddings import circuits
 from embeddings.providers import ProviderError
+from portal.resilience import circuit_breaker as circuits
 from tests.embeddings.pipeline import Pipeline, login
 from tests.embeddings.test_worker import PERMANENT
 

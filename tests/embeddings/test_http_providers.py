@@ -22,10 +22,10 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
-from embeddings import worker
 from embeddings.providers import EmbeddingProvider, ProviderError, get_provider, http
 from embeddings.providers.local_http import LocalHttp
 from embeddings.providers.openai_compatible import OpenAICompatible
+from embeddings.queue import worker
 from tests.embedding_server import EmbeddingServer, closed_port, embedding_server
 from tests.providers import hash_vector
 

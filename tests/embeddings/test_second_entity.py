@@ -11,11 +11,13 @@ import psycopg
 import pytest
 from django.db import connection, models
 
-from embeddings import backfill, registry, wishes
+from embeddings import registry
+from embeddings.backfill import scan as backfill
 from embeddings.models import EntityEmbedding
-from embeddings.reconcile import reconcile
+from embeddings.queue import enqueue as wishes
+from embeddings.queue.enqueue import Wish
+from embeddings.queue.reconcile import reconcile
 from embeddings.registry import EmbeddedEntity
-from embeddings.wishes import Wish
 from portal.tenancy.context import tenant_context
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
 from portal.tenancy.models import TenantModel

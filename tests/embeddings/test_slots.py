@@ -20,11 +20,12 @@ import psycopg
 import pytest
 from django.db.utils import ProgrammingError
 
-from embeddings import circuits, slots
+from embeddings import slots
 from embeddings.models import EmbeddingModel
 from embeddings.providers import ProviderError
-from embeddings.reconcile import reconcile
+from embeddings.queue.reconcile import reconcile
 from embeddings.slots import SlotError
+from portal.resilience import circuit_breaker as circuits
 from portal.tenancy.models import Tenant
 from tests.embeddings.pipeline import Pipeline, in_thread, login, mutant
 from tools.search.query import SearchQuery

@@ -11,14 +11,16 @@ from unittest import mock
 import pytest
 from django.db import connection, transaction
 
-from embeddings import bell, wishes
 from embeddings.models import Priority
+from embeddings.queue import enqueue as wishes
+from embeddings.queue import wakeup as bell
+from embeddings.queue.enqueue import Wish
 from embeddings.text import source_hash
-from embeddings.wishes import Wish
-from portal.bell import Ringer
+from portal.resilience.wakeup import Ringer
 from portal.tenancy.context import tenant_context
 from tests.embeddings.pipeline import Pipeline
-from tools import embedding, services
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue import tools as services
 from tools.models import Tool
 
 

@@ -14,11 +14,11 @@ import psycopg
 import pytest
 from django.db import IntegrityError
 
-from embeddings import claims, worker
-from embeddings.worker import retry_delay
+from embeddings.queue import claims, worker
+from embeddings.queue.worker import retry_delay
 from tests.embeddings.pipeline import NO_COMPARE_AND_SET, Pipeline, in_thread, login, mutant
 from tests.providers import hash_vector
-from tools.embedding import ENTITY
+from tools.catalogue.embedding_text import ENTITY
 
 PERMANENT = "A permanent poison."
 POISON = "A poison."

@@ -31,7 +31,8 @@ from portal.tenancy.models import Scope
 from tests.embeddings.conftest import embedder, pipeline, use
 from tests.embeddings.pipeline import check_in_step, login
 from tests.plugin import ROOT, process_environment
-from tools import embedding, services
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue import tools as services
 from tools.models import Tool
 
 __all__ = ["embedder", "pipeline", "use"]
@@ -63,7 +64,7 @@ CELERY = (
     "--without-mingle",
 )
 
-# As portal.prepare, but with an empty catalogue.
+# As portal.ops.prepare, but with an empty catalogue.
 PREPARE = """
 import django
 django.setup()

@@ -15,8 +15,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from tests.tools.test_imports_again import parse_here
-from tools.imports import sandbox, syncs
-from tools.imports.service import import_document
+from tools.imports.fetching import sandbox
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import import_document
 
 
 def write(tenant_id: UUID, raw: bytes, sync_id: UUID | None, *, confirm: bool = True) -> Any:

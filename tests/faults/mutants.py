@@ -7,7 +7,8 @@ from typing import Any
 
 from django.db.backends.utils import CursorWrapper
 
-from embeddings import circuits, claims
+from embeddings.queue import claims
+from portal.resilience import circuit_breaker as circuits
 
 
 def own_clock() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 
 def measure_claims(log: Path) -> None:
-    from embeddings import claims
+    from embeddings.queue import claims
 
     claim = claims.claim
 

@@ -23,8 +23,8 @@ from tests.conftest import scaled
 from tests.embeddings.pipeline import login
 from tests.faults.conftest import Nursery, Portal, alive, batched, calls, wait_until
 from tests.providers import hash_vector
-from tools import embedding
-from tools.embedding_jobs import BACKFILL
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue.embedding_jobs import BACKFILL
 from tools.models import Tool
 
 TOOLS, KILLS = 20_000, 20

@@ -15,7 +15,7 @@ from portal.tenancy.context import tenant_context
 from tests.conftest import scaled
 from tests.embeddings.pipeline import Pipeline
 from tests.faults.conftest import Portal, frozen, wait_until
-from tools import services
+from tools.catalogue import tools as services
 
 SAVES, TOOLS = 200, 50
 Outage = Callable[[Portal], AbstractContextManager[Any]]

@@ -32,11 +32,15 @@ from tests.faults.deaths import at_moment, children, write, write_and_die
 from tests.faults.events import Events
 from tests.faults.shop import FIELDS, OPERATIONS, PARAMETER, TEXTS, TITLES, Document, News, Operation, Shop
 from tests.tools.test_imports_again import WRITTEN, parse_here
-from tools import embedding, overrides, services, sources
-from tools.errors import CatalogueError, Outgrown, RemovalsNeedConfirmation, StaleVersion
-from tools.imports import apply, plan, sandbox, syncs
-from tools.imports.parameter_texts import parameter_descriptions
-from tools.imports.specs import DocumentRefused
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue import overrides, sources
+from tools.catalogue import tools as services
+from tools.catalogue.errors import CatalogueError, Outgrown, RemovalsNeedConfirmation, StaleVersion
+from tools.catalogue.parameter_descriptions import parameter_descriptions
+from tools.imports.fetching import sandbox
+from tools.imports.formats.specs import DocumentRefused
+from tools.imports.syncing import apply, plan
+from tools.imports.syncing import service as syncs
 from tools.models import Source, Sync, SyncState, Tool
 
 STEPS, AT_A_TIME = 8, 9

@@ -20,7 +20,7 @@ from portal.tenancy.context import tenant_context
 from tests.conftest import scaled
 from tests.embeddings.pipeline import login
 from tests.faults.conftest import Nursery, Portal, calls, wait_until, wrong_clock
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import Tool
 
 TOOLS = 2000

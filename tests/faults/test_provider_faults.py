@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embeddings import circuits, providers, worker
+from embeddings import providers
 from embeddings.providers import ProviderError, Vectors, http
+from embeddings.queue import worker
+from portal.resilience import circuit_breaker as circuits
 from tests.embedding_server import EmbeddingServer, closed_port, embedding_server
 from tests.embeddings.pipeline import Pipeline
 from tests.providers import HashEmbedder

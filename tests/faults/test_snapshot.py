@@ -15,7 +15,7 @@ from portal.tenancy.context import tenant_context
 from tests.conftest import scaled
 from tests.embeddings.pipeline import login
 from tests.faults.conftest import Portal, wait_until
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import Tool
 
 TOOLS, AT_ONCE, A_SECOND, MOST_WAITING = 1000, 40, 200, 400

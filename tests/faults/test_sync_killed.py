@@ -20,10 +20,11 @@ from tests.conftest import scaled
 from tests.embeddings.pipeline import login
 from tests.faults.conftest import Nursery, Portal, wait_until
 from tests.tools.test_imports_again import parse_here
-from tools import services
-from tools.imports import sandbox, syncs
-from tools.imports.jobs import APPLY
-from tools.imports.service import import_document
+from tools.catalogue import tools as services
+from tools.imports.fetching import sandbox
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import import_document
+from tools.imports.syncing.jobs import APPLY
 from tools.models import Tool
 
 OPERATIONS = 300

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from embeddings.backfill_job import EMBEDDING
+from embeddings.backfill.job import EMBEDDING
 from portal.jobs import runner, services
 from portal.jobs.context import Context
 from portal.jobs.models import Job
 from portal.tenancy.context import tenant_context
 from tests.embeddings.pipeline import Pipeline, in_thread, login
 from tests.plugin import ROOT, process_environment
-from tools.embedding_jobs import BACKFILL
+from tools.catalogue.embedding_jobs import BACKFILL
 
 # Of a process: short pauses, and the provider of the tests.
 QUICK = {

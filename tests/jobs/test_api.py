@@ -16,7 +16,7 @@ from tests.embeddings.pipeline import Pipeline
 from tests.jobs.desk import Desk
 from tests.jobs.scenes import poisoned, ready_tools
 from tests.jobs.test_states import put
-from tools.embedding_jobs import BACKFILL, REFRESH
+from tools.catalogue.embedding_jobs import BACKFILL, REFRESH
 
 JOBS = "/api/v1/jobs"
 

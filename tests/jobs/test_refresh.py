@@ -15,7 +15,7 @@ from tests.jobs.desk import Desk
 from tests.jobs.scenes import (
     ready_tools,
 )
-from tools.embedding_jobs import REFRESH
+from tools.catalogue.embedding_jobs import REFRESH
 
 
 class TestRefresh:

@@ -20,7 +20,7 @@ from tests.jobs.scenes import (
     ready_tools,
 )
 from tests.tools.documents import document, import_document
-from tools.embedding_jobs import BACKFILL
+from tools.catalogue.embedding_jobs import BACKFILL
 
 
 class TestScan:

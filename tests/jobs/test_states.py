@@ -16,7 +16,7 @@ from portal.jobs.errors import LostClaim, WrongState
 from portal.jobs.models import Job, JobState
 from tests.embeddings.pipeline import Pipeline, login, mutant
 from tests.jobs.desk import Desk
-from tools.embedding_jobs import BACKFILL
+from tools.catalogue.embedding_jobs import BACKFILL
 
 HELD = {"running", "cancelling"}
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from embeddings import followed
-from embeddings.reconcile import reconcile
+from embeddings.queue import job_tasks as followed
+from embeddings.queue.reconcile import reconcile
 from portal.jobs import services
 from portal.jobs.context import Context
 from tests.embeddings.pipeline import Pipeline, in_thread, login, mutant

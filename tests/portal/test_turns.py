@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from bench.stack import Client, stack
-from portal import turns
-from portal.turns import NoTurn, turn
+from portal.http import bulkhead as turns
+from portal.http.bulkhead import NoTurn, turn
 from tests.conftest import real_commits
 
 

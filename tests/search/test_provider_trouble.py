@@ -9,7 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from embeddings import circuits, providers
+from embeddings import providers
+from portal.resilience import circuit_breaker as circuits
 from portal.tenancy.models import Tenant
 from tests.embedding_server import EmbeddingServer, embedding_server
 from tools.search.query import SearchAnswer, SearchQuery

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embeddings.text import normalise
-from tools import embedding
+from tools.catalogue import embedding_text as embedding
 from tools.models import Tool
 from tools.search.text import ToolText, embedding_source_text, keyword_text, split_identifier
 

@@ -17,7 +17,7 @@ from django.db import DatabaseError
 from portal.tenancy.models import Tenant
 from tests.conftest import make_api
 from tests.search.asking import found, place, toward
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import Tool, ToolEmbedding
 from tools.search.query import SearchAnswer
 

@@ -18,7 +18,7 @@ from rest_framework.test import APIClient
 
 from tests.conftest import make_api
 from tests.search.asking import candidates, found, place, toward
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import Tool
 from tools.search.query import SearchAnswer
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from portal.tenancy.models import Tenant
-from tools.imports import service
-from tools.imports.plan import ImportReport
+from tools.imports.syncing import documents as service
+from tools.imports.syncing.plan import ImportReport
 
 INPUTS = Path(__file__).resolve().parents[3] / "shared" / "inputs"
 OPENAPI = INPUTS / "openapi"

@@ -23,8 +23,8 @@ from tests.conftest import SCALE, make_api
 from tests.embeddings.pipeline import Pipeline
 from tests.tools.documents import document, import_document
 from tools.api import views
+from tools.catalogue.sources import delete_source
 from tools.models import Source, Tool
-from tools.sources import delete_source
 
 SEARCH = "/api/v1/tools/search"
 A_SECOND = 20

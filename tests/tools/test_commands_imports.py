@@ -20,8 +20,8 @@ from tests.document_server import DocumentServer, document_server
 from tests.tools.documents import OPENAPI, document, needs_inputs
 from tests.tools.imports import mcp_servers
 from tests.tools.imports.documents import counted_operations
-from tools import services
-from tools.imports.service import import_tools
+from tools.catalogue import tools as services
+from tools.imports.syncing.documents import import_tools
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncState, Tool
 
 Run = Callable[..., tuple[int, str, str]]

@@ -20,10 +20,14 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.conftest import scaled
 from tests.tools.documents import document, import_document
-from tools import demo, exports, services
-from tools.imports import exported, jsonl, service
-from tools.imports.exported import Conflicts, EntriesReport, import_export
-from tools.imports.specs import DocumentRefused
+from tools import demo
+from tools.catalogue import tools as services
+from tools.imports.files import export as exports
+from tools.imports.files import import_export as exported
+from tools.imports.files.import_export import Conflicts, EntriesReport, import_export
+from tools.imports.formats import tool_files as jsonl
+from tools.imports.formats.specs import DocumentRefused
+from tools.imports.syncing import documents as service
 from tools.models import Endpoint, ManualOverride, McpServer, Source, SourceDocument, Tool, ToolEmbedding
 
 Capture = pytest.CaptureFixture[str]

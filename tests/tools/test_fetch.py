@@ -17,8 +17,8 @@ from django.core.management import call_command
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.documents import document
-from tools.imports import fetch
-from tools.imports.fetch import FetchRefused, TooSlow
+from tools.imports.fetching import http as fetch
+from tools.imports.fetching.http import FetchRefused, TooSlow
 from tools.models import Source, Tool
 
 UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."

@@ -12,11 +12,12 @@ from django.db import connection
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.documents import INPUTS, OPENAPI, document, import_document, needs_inputs
-from tools import overrides, services, sources
-from tools.errors import CatalogueError
-from tools.imports import sandbox
-from tools.imports.recognise import parse_document
-from tools.imports.specs import ParsedDocument
+from tools.catalogue import overrides, sources
+from tools.catalogue import tools as services
+from tools.catalogue.errors import CatalogueError
+from tools.imports.fetching import sandbox
+from tools.imports.formats.recognise import parse_document
+from tools.imports.formats.specs import ParsedDocument
 from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool, ToolEmbedding
 
 WRITTEN = (

@@ -17,11 +17,12 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.documents import INPUTS, document, import_document, needs_inputs
 from tests.tools.test_imports_again import fingerprints
-from tools import overrides, services, sources
-from tools.errors import Busy, CatalogueError, Invalid
-from tools.imports import syncs
-from tools.imports.service import import_tools, slug_of
-from tools.imports.specs import DocumentRefused
+from tools.catalogue import overrides, sources
+from tools.catalogue import tools as services
+from tools.catalogue.errors import Busy, CatalogueError, Invalid
+from tools.imports.formats.specs import DocumentRefused
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import import_tools, slug_of
 from tools.models import Endpoint, Source, SourceDocument, Tool
 
 Capture = pytest.CaptureFixture[str]
@@ -101,7 +102,7 @@ def test_the_text_report_says_what_the_json_says(committed: Tenant, tmp_path: Pa
 
 
 def test_a_document_that_the_reader_dies_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tools.imports import sandbox
+    from tools.imports.fetching import sandbox
 
     monkeypatch.setattr(sandbox, "WALL_SECONDS", 0.01)
     with pytest.raises(DocumentRefused, match="given up"):
@@ -112,7 +113,7 @@ def test_a_document_that_the_reader_dies_of_is_refused(monkeypatch: pytest.Monke
 
 
 def test_the_reader_gets_no_secret_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tools.imports import sandbox
+    from tools.imports.fetching import sandbox
 
     seen = {}
 

@@ -11,7 +11,8 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.documents import document, import_document
 from tests.tools.test_imports_again import edit, embedding, parse_here, tool
-from tools.imports import plan, sandbox
+from tools.imports.fetching import sandbox
+from tools.imports.syncing import plan
 from tools.models import Action, Endpoint, ManualOverride, SyncChange, Tool
 
 Json = dict[str, Any]
@@ -73,7 +74,7 @@ def test_syn_6_the_test_of_moves_notices_a_move_that_makes_a_new_tool(
     committed: Tenant, used: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan._Planner, "_moves", lambda self, new, gone: (new, [], gone))
-    monkeypatch.setattr("tools.imports.syncs.check_removals", lambda *_: None)
+    monkeypatch.setattr("tools.imports.syncing.service.check_removals", lambda *_: None)
     with pytest.raises(AssertionError):
         its_id_its_override_and_its_use_stay(committed, used, moved(document("a", "b"), "/a", "/v2/a"))
 

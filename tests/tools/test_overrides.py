@@ -9,10 +9,12 @@ import pytest
 
 from portal.tenancy.models import Tenant
 from tests.tools.documents import document, import_document
-from tools import embedding, overrides, services
-from tools.errors import Invalid
-from tools.imports.parameter_texts import parameter_descriptions
-from tools.imports.service import import_tools
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue import overrides
+from tools.catalogue import tools as services
+from tools.catalogue.errors import Invalid
+from tools.catalogue.parameter_descriptions import parameter_descriptions
+from tools.imports.syncing.documents import import_tools
 from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool, ToolEmbedding
 
 Json = dict[str, Any]

@@ -12,7 +12,8 @@ from tests.embeddings.pipeline import login
 from tests.tools.documents import document, import_document
 from tests.tools.test_imports_again import parse_here
 from tests.tools.test_syncs import again, apply, nothing_written, plan, texts
-from tools.imports import pruning, sandbox
+from tools.imports.fetching import sandbox
+from tools.imports.syncing import pruning
 from tools.models import SourceDocument, Sync, SyncState
 
 

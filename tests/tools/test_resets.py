@@ -17,8 +17,10 @@ from portal.tenancy.models import Tenant
 from tests.tools.documents import document, import_document
 from tests.tools.test_imports_refused import together
 from tests.tools.test_overrides import Json, edit, pets, recorded, texts, wanted
-from tools import embedding, overrides, services
-from tools.errors import CatalogueError, StaleVersion
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue import overrides
+from tools.catalogue import tools as services
+from tools.catalogue.errors import CatalogueError, StaleVersion
 from tools.models import ManualOverride, Tool, ToolEmbedding
 
 # --- Keep, reset many -------------------------------------------------------------------------------------------------

@@ -15,10 +15,11 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.imports.mcp_http_server import answering, result
 from tests.tools.imports.mcp_servers import BADSERVER, allow, bad, needs_badserver, plain
-from tools import servers, services
-from tools.errors import Invalid, ManagedBySource, NameTaken
-from tools.imports import syncs
-from tools.imports.fetch import FetchRefused
+from tools.catalogue import servers
+from tools.catalogue import tools as services
+from tools.catalogue.errors import Invalid, ManagedBySource, NameTaken
+from tools.imports.fetching.http import FetchRefused
+from tools.imports.syncing import service as syncs
 from tools.models import Health, ManualOverride, McpServer, Source, SourceKind, Tool
 
 URL = "https://mcp.example.com/mcp"

@@ -15,8 +15,9 @@ from portal.tenancy.models import Tenant
 from tests.conftest import scaled
 from tests.tools.documents import document, import_document
 from tests.tools.test_imports_refused import together
-from tools import overrides, services, sources
-from tools.errors import Busy, Invalid, ManagedBySource, NameTaken, StaleVersion
+from tools.catalogue import overrides, sources
+from tools.catalogue import tools as services
+from tools.catalogue.errors import Busy, Invalid, ManagedBySource, NameTaken, StaleVersion
 from tools.models import ManualOverride, Source, Tool, ToolEmbedding
 
 MakeTool = Callable[..., Tool]
@@ -261,7 +262,7 @@ def test_emb_2_the_task_is_in_the_transaction_of_the_write(
 def test_case_46_no_bell_rings_for_a_write_that_is_rolled_back(
     committed: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from embeddings import bell
+    from embeddings.queue import wakeup as bell
 
     rung: list[int] = []
     monkeypatch.setattr(bell._ringer, "ring", lambda: rung.append(1))

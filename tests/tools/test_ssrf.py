@@ -22,9 +22,13 @@ import httpcore2
 import httpx2
 import pytest
 
-from tools.imports import addresses, fetch, mcp_http, mcp_server, mcp_session
-from tools.imports.fetch import UNREACHABLE, FetchRefused, NotAsked
-from tools.imports.mcp_wire import Masks, Refused, TooSlow, Wire
+from portal.outbound import addresses
+from tools.imports.fetching import http as fetch
+from tools.imports.fetching.http import UNREACHABLE, FetchRefused, NotAsked
+from tools.imports.fetching.mcp import http as mcp_http
+from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.fetching.mcp import session as mcp_session
+from tools.imports.fetching.mcp.conversation import Masks, Refused, TooSlow, Wire
 
 OUTSIDE, OUTSIDE_6, INSIDE, INSIDE_6 = "93.184.216.34", "2606:2800:21f::1", "10.0.0.1", "fd00::1"
 

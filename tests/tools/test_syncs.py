@@ -15,11 +15,12 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.documents import document, import_document
 from tests.tools.test_imports_again import edit, fingerprints, parse_here, tool
-from tools import overrides, sources
-from tools.errors import CatalogueError, Outgrown, RemovalsNeedConfirmation, WrongSyncState
-from tools.imports import sandbox, syncs
-from tools.imports.plan import ImportReport
-from tools.imports.specs import DocumentRefused
+from tools.catalogue import overrides, sources
+from tools.catalogue.errors import CatalogueError, Outgrown, RemovalsNeedConfirmation, WrongSyncState
+from tools.imports.fetching import sandbox
+from tools.imports.formats.specs import DocumentRefused
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.plan import ImportReport
 from tools.models import (
     Action,
     Endpoint,

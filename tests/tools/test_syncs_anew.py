@@ -24,10 +24,12 @@ from tests.jobs.desk import wait_until
 from tests.tools.documents import document, import_document
 from tests.tools.test_imports_again import edit, parse_here, tool
 from tests.tools.test_syncs import again, apply, changes, nothing_written, plan, texts
-from tools import sources
-from tools.errors import Invalid, SyncFailed, WrongSyncState
-from tools.imports import sandbox, schedule, syncs
-from tools.imports.jobs import APPLY, SYNC
+from tools.catalogue import sources
+from tools.catalogue.errors import Invalid, SyncFailed, WrongSyncState
+from tools.imports.fetching import sandbox
+from tools.imports.syncing import schedule
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.jobs import APPLY, SYNC
 from tools.models import Source, Sync, SyncState
 
 Owner = psycopg.Connection[Any]

@@ -23,9 +23,10 @@ from tests.tools.documents import document, import_document
 from tests.tools.test_imports_again import edit, parse_here, tool
 from tests.tools.test_imports_refused import together
 from tests.tools.test_syncs import again, apply, plan, texts
-from tools import overrides, services, sources
-from tools.errors import Busy, CatalogueError, StaleVersion, WrongSyncState
-from tools.imports import sandbox
+from tools.catalogue import overrides, sources
+from tools.catalogue import tools as services
+from tools.catalogue.errors import Busy, CatalogueError, StaleVersion, WrongSyncState
+from tools.imports.fetching import sandbox
 from tools.models import Endpoint, ManualOverride, Source, Sync, SyncState, Tool, ToolEmbedding
 
 NAMES = tuple(f"op{number:02}" for number in range(12))
@@ -295,6 +296,6 @@ def test_r16_edits_beside_syncs_and_resets_of_the_same_tools_lose_nothing_and_ne
 def test_r16_that_test_notices_a_sync_that_does_not_know_of_overrides(
     committed: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.imports.apply._Writer._overrides", lambda self, tools: {})
+    monkeypatch.setattr("tools.imports.syncing.apply._Writer._overrides", lambda self, tools: {})
     with pytest.raises(AssertionError):
         syncs_and_edits_lose_nothing(committed, 20)

@@ -10,8 +10,8 @@ import pytest
 from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
 from tests.embeddings.conftest import embedder, pipeline, use
-from tools.imports.recognise import parse_document
-from tools.imports.syncs import Origin, apply_document
+from tools.imports.formats.recognise import parse_document
+from tools.imports.syncing.service import Origin, apply_document
 from tools.models import SourceKind, Tool, ToolEmbedding
 
 __all__ = ["embedder", "pipeline", "use"]

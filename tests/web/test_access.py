@@ -14,7 +14,7 @@ from django.test import Client, RequestFactory
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Tenant
 from tests.conftest import make_client
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import Source, Tool
 from tools.web import errors
 

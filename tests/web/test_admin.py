@@ -19,7 +19,8 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Tenant
 from tests.web.test_sources import seen
-from tools import servers, services, sources
+from tools.catalogue import servers, sources
+from tools.catalogue import tools as services
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncChange, Tool, ToolEmbedding
 
 OURS = [

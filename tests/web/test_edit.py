@@ -12,7 +12,7 @@ from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
 from tests.tools.documents import import_document
 from tests.tools.test_overrides import pets
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool
 from tools.web.forms import ToolForm, parameter_field
 

@@ -16,7 +16,8 @@ from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
 from tests.tools.documents import import_document
 from tests.tools.test_overrides import pets
-from tools import overrides, servers, services, sources
+from tools.catalogue import overrides, servers, sources
+from tools.catalogue import tools as services
 from tools.models import ManualOverride, McpServer, Source, Tool, ToolEmbedding
 from tools.web.conflict import seen_version
 from tools.web.history import PAGE, entries

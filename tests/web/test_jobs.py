@@ -18,11 +18,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from embeddings import circuits
 from embeddings.providers import ProviderError
 from portal.jobs import services
 from portal.jobs.context import Context, Failure
 from portal.jobs.models import Job, JobState
+from portal.resilience import circuit_breaker as circuits
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tools.models import Tool

@@ -10,8 +10,9 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
 
-from embeddings import circuits, slots
+from embeddings import slots
 from embeddings.providers import ProviderError
+from portal.resilience import circuit_breaker as circuits
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Role, Tenant
 from tests.conftest import make_client
@@ -40,7 +41,7 @@ def name(pipeline: Pipeline, use: Callable[..., Any], model: str) -> None:
 
 
 def fill(pipeline: Pipeline) -> None:
-    from embeddings.reconcile import reconcile
+    from embeddings.queue.reconcile import reconcile
 
     with login("DATABASE_WORKER_URL"):
         reconcile()

@@ -14,7 +14,8 @@ from tests.tools.documents import document, import_document
 from tests.tools.test_overrides import pets
 from tests.tools.test_resets import ids, many, overrule
 from tests.web.test_tool_page import seen_of
-from tools import overrides, services
+from tools.catalogue import overrides
+from tools.catalogue import tools as services
 from tools.models import ManualOverride, Tool
 from tools.web import overrides as pages
 

@@ -12,7 +12,7 @@ from django.test import Client
 from portal.tenancy.models import Tenant
 from tests.tools.imports.mcp_servers import allow, plain
 from tests.web.test_sources import seen
-from tools import servers
+from tools.catalogue import servers
 from tools.models import Health, McpServer, Source
 
 HTMX = {"HX-Request": "true"}

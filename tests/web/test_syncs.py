@@ -13,8 +13,9 @@ from django.test import Client
 from portal.jobs.models import Job, JobState
 from portal.tenancy.models import Tenant
 from tests.tools.documents import document, import_document
-from tools import services
-from tools.imports import service, syncs
+from tools.catalogue import tools as services
+from tools.imports.syncing import documents as service
+from tools.imports.syncing import service as syncs
 from tools.models import Source, Sync, SyncState, Tool
 
 HTMX = {"HX-Request": "true"}

@@ -6,7 +6,7 @@ from uuid import uuid4
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import Tool
 
 HTMX = {"HX-Request": "true"}

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from embeddings.models import EmbeddingTask
 from tests.web.conftest import import_shop
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import ManualOverride, Source, Tool, ToolEmbedding
 
 HTMX = {"HX-Request": "true"}

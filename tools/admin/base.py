@@ -12,8 +12,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from portal.tenancy.models import Role
-from tools import history
-from tools.errors import CatalogueError, Invalid
+from tools.catalogue import history
+from tools.catalogue.errors import CatalogueError, Invalid
 
 
 def may(request: HttpRequest, role: str) -> bool:

@@ -10,9 +10,10 @@ from django.contrib.postgres.fields import ArrayField
 from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 
-from tools import overrides, services, sources
 from tools.admin.base import ReadOnlyAdmin, RefusableForm, ServiceAdmin, SettingsAdmin
-from tools.errors import CatalogueError
+from tools.catalogue import overrides, sources
+from tools.catalogue import tools as services
+from tools.catalogue.errors import CatalogueError
 from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool
 from tools.web.embedding_state import badge_of, with_embeddings
 from tools.web.forms import LinesField, PlainTextField

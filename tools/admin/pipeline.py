@@ -9,8 +9,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from embeddings.models import EmbeddingCircuit, EmbeddingModel, EmbeddingTally, EmbeddingTask
-from tools import services
 from tools.admin.base import ReadOnlyAdmin
+from tools.catalogue import tools as services
 from tools.models import ToolEmbedding
 
 

@@ -8,8 +8,9 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from portal.tenancy.models import Role
-from tools import servers, services
 from tools.admin.base import SettingsAdmin, SettingsForm
+from tools.catalogue import servers
+from tools.catalogue import tools as services
 from tools.models import McpServer
 
 

@@ -15,7 +15,7 @@ from tools.api.serializers import (
     ToolEditSerializer,
     ToolSerializer,
 )
-from tools.filters import ToolFilter
+from tools.catalogue.filters import ToolFilter
 from tools.search.query import DEFAULT_TOP_K, FILTER_NAMES, MAX_QUERY_LENGTH, MAX_TOP_K
 
 Json = dict[str, Any]

@@ -17,10 +17,10 @@ from rest_framework.views import APIView
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
-from tools import history
 from tools.api import override_docs as docs
 from tools.api.callers import caller_of, find_tool, namespace_of
 from tools.api.pages import ToolPages, foreign_cursor, refuse_unknown
+from tools.catalogue import history
 from tools.models import ManualOverride, Tool
 
 _VERBS = {"insert": "created", "update": "changed", "delete": "deleted"}

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from drf_spectacular.utils import OpenApiExample, extend_schema
 
-from embeddings.backfill import Found
-from embeddings.backfill_job import BATCH_SIZE
+from embeddings.backfill.job import BATCH_SIZE
+from embeddings.backfill.scan import Found
 from portal.jobs.models import JobState
 from tools.api.docs import (
     BOOLEAN,
@@ -24,8 +24,8 @@ from tools.api.docs import (
     page_parameters,
     query,
 )
-from tools.embedding_jobs import BACKFILL, MAX_BATCH, MAX_IDS, REFRESH
-from tools.imports.jobs import APPLY, SYNC
+from tools.catalogue.embedding_jobs import BACKFILL, MAX_BATCH, MAX_IDS, REFRESH
+from tools.imports.syncing.jobs import APPLY, SYNC
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.idempotency import idempotent
+from portal.http.idempotency import idempotent
 from portal.jobs import kinds, services
 from portal.jobs.models import Job, JobFailure, JobState
 from portal.tenancy.context import tenant_context
@@ -22,7 +22,7 @@ from tools.api.callers import actor_of, caller_of, require_scope
 from tools.api.pages import ByItem, NewestFirst, refuse_unknown
 from tools.api.refusals import as_problems, job_address
 from tools.api.serializers import Strict
-from tools.imports.jobs import APPLY, SYNC
+from tools.imports.syncing.jobs import APPLY, SYNC
 
 RETRY_AFTER = "2"
 

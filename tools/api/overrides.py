@@ -11,17 +11,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.conditional import expected_version, version_etag
-from portal.idempotency import idempotent
+from portal.http.conditional import expected_version, version_etag
+from portal.http.idempotency import idempotent
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
-from tools import overrides, services
 from tools.api import override_docs as docs
 from tools.api.callers import actor_of, caller_of, find_tool, namespace_of, visible_tools, written_tool
 from tools.api.pages import NewestFirst, refuse_unknown
 from tools.api.refusals import as_problems
 from tools.api.serializers import ToolSerializer
-from tools.errors import StaleVersion
+from tools.catalogue import overrides
+from tools.catalogue import tools as services
+from tools.catalogue.errors import StaleVersion
 from tools.models import ManualOverride, Tool
 
 

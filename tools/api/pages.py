@@ -14,8 +14,8 @@ from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.bodies import unstorable
-from portal.problems import Problem
+from portal.http.bodies import unstorable
+from portal.http.problems import Problem
 
 
 def refuse_unknown(given: Iterable[Any], known: Collection[str]) -> None:

@@ -12,11 +12,11 @@ from django.core.exceptions import ObjectDoesNotExist
 from rest_framework.exceptions import NotFound
 from rest_framework.response import Response
 
-from portal.conditional import version_etag
+from portal.http.bulkhead import RETRY_SECONDS, NoTurn, turn
+from portal.http.conditional import version_etag
+from portal.http.problems import Problem
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
-from portal.problems import Problem
-from portal.turns import RETRY_SECONDS, NoTurn, turn
-from tools.errors import (
+from tools.catalogue.errors import (
     Busy,
     CatalogueError,
     Invalid,
@@ -25,8 +25,8 @@ from tools.errors import (
     RemovalsNeedConfirmation,
     StaleVersion,
 )
-from tools.imports.fetch import FetchRefused, NotAsked, TooSlow
-from tools.imports.specs import DocumentRefused
+from tools.imports.fetching.http import FetchRefused, NotAsked, TooSlow
+from tools.imports.formats.specs import DocumentRefused
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 
-from portal.idempotency import HEADER
-from portal.problem_types import PROBLEM_TYPES
+from portal.http.idempotency import HEADER
+from portal.http.problem_types import PROBLEM_TYPES
 from portal.tenancy.models import IDEMPOTENCY_KEY_LENGTH, Scope
 
 SECURITY = "apiKey"

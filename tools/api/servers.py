@@ -11,17 +11,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.conditional import tagged
-from portal.idempotency import idempotent
+from portal.http.conditional import tagged
+from portal.http.idempotency import idempotent
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
-from tools import servers, services
 from tools.api import server_docs as docs
 from tools.api.callers import actor_of, caller_of
 from tools.api.pages import BySlug, refuse_unknown
 from tools.api.refusals import as_problems, in_turn
 from tools.api.source_serializers import NewServerSerializer, ServerChangeSerializer
 from tools.api.versions import etag_of, require_seen
+from tools.catalogue import servers
+from tools.catalogue import tools as services
 from tools.models import McpServer
 
 

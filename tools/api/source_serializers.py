@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from rest_framework import serializers
 
-from portal.bodies import too_large
+from portal.http.bodies import too_large
 from tools.api.serializers import Strict
 from tools.models import DOCUMENT_KINDS, Schedule, SourceKind
 from tools.models.server import SLUG_PATTERN

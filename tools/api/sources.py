@@ -13,14 +13,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.bodies import DocumentForm, JsonBody
-from portal.conditional import tagged
-from portal.idempotency import idempotent
+from portal.http.bodies import DocumentForm, JsonBody
+from portal.http.conditional import tagged
+from portal.http.idempotency import idempotent
+from portal.http.problems import Problem
 from portal.jobs import services as jobs
-from portal.problems import Problem
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
-from tools import services, sources
 from tools.api import source_docs as docs
 from tools.api.callers import actor_of, caller_of
 from tools.api.jobs import accepted
@@ -28,12 +27,15 @@ from tools.api.pages import BySlug, refuse_unknown
 from tools.api.refusals import as_problems, in_turn
 from tools.api.source_serializers import ImportOptionsSerializer, ImportSerializer, SourceChangeSerializer
 from tools.api.versions import etag_of, require_seen
-from tools.errors import Invalid
-from tools.imports import sandbox, syncs
-from tools.imports.apply import check_removals
-from tools.imports.jobs import APPLY
-from tools.imports.records import Origin, source_write
-from tools.imports.service import slug_of
+from tools.catalogue import sources
+from tools.catalogue import tools as services
+from tools.catalogue.errors import Invalid
+from tools.imports.fetching import sandbox
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.apply import check_removals
+from tools.imports.syncing.documents import slug_of
+from tools.imports.syncing.jobs import APPLY
+from tools.imports.syncing.store import Origin, source_write
 from tools.models import McpServer, Source, SourceKind, SyncState
 
 LARGE = 5_000

@@ -11,9 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.idempotency import idempotent
+from portal.http.idempotency import idempotent
+from portal.http.problems import Problem
 from portal.jobs import services as jobs
-from portal.problems import Problem
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
 from tools.api import sync_docs as docs
@@ -24,10 +24,10 @@ from tools.api.refusals import as_problems, job_address
 from tools.api.source_docs import COUNTS
 from tools.api.source_serializers import ApplySerializer, SyncSerializer
 from tools.api.sources import find_in, find_source
-from tools.errors import Invalid, WrongSyncState
-from tools.imports import syncs
-from tools.imports.apply import check_removals
-from tools.imports.jobs import APPLY, NOTHING_CHOSEN, SYNC
+from tools.catalogue.errors import Invalid, WrongSyncState
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.apply import check_removals
+from tools.imports.syncing.jobs import APPLY, NOTHING_CHOSEN, SYNC
 from tools.models import Action, Source, Sync, SyncChange, SyncState
 
 # Each summary may list as many operations as a document has.

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from rest_framework.request import Request
 
-from portal.conditional import expected_version, version_etag
-from portal.problems import Problem
+from portal.http.conditional import expected_version, version_etag
+from portal.http.problems import Problem
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -11,13 +11,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.conditional import expected_version, tagged, version_etag
-from portal.idempotency import idempotent
-from portal.problems import Problem
+from portal.http.conditional import expected_version, tagged, version_etag
+from portal.http.idempotency import idempotent
+from portal.http.problems import Problem
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import Caller
 from portal.tenancy.models import Scope, Sensitivity
-from tools import services
 from tools.api import docs
 from tools.api.callers import (
     actor_of,
@@ -31,7 +30,8 @@ from tools.api.callers import (
 from tools.api.pages import ToolPages, refuse_unknown
 from tools.api.refusals import as_problems
 from tools.api.serializers import NewToolSerializer, SearchSerializer, ToolEditSerializer, ToolSerializer
-from tools.filters import ToolFilter
+from tools.catalogue import tools as services
+from tools.catalogue.filters import ToolFilter
 from tools.models import Tool, Visibility
 from tools.search.query import SearchQuery
 from tools.search.service import search

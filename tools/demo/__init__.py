@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from tools.imports import service
+from tools.imports.syncing import documents as service
 
 FOLDER = Path(__file__).parent
 QUESTIONS = FOLDER / "questions.jsonl"

@@ -22,7 +22,7 @@ class SyncState(models.TextChoices):
 class Sync(TenantModel):
     """One reading of a source. Planned, it waits to be applied or discarded; failed, it has no document and changed nothing.
 
-    `summary` is ImportReport.as_dict() of tools/imports/plan.py; of a plan it says what would happen.
+    `summary` is ImportReport.as_dict() of tools/imports/syncing/plan.py; of a plan it says what would happen.
     """
 
     source = TenantForeignKey(Source, on_delete=models.CASCADE, related_name="syncs")
@@ -78,7 +78,7 @@ class Action(models.TextChoices):
 class SyncChange(TenantModel):
     """What a sync would do, or did, to one endpoint and its tool; those it leaves alone have no row.
 
-    `fields` lists the differences as {field, before, after, override} (tools/imports/differences.py): `override` is "" (none),
+    `fields` lists the differences as {field, before, after, override} (tools/imports/syncing/differences.py): `override` is "" (none),
     "conflict" where an operator's value stays although the imported one moves on, or "reset" where syncs win. `kept` names
     overrides that nothing has changed under.
     """

@@ -1,4 +1,4 @@
-"""A tool: what an agent is offered. Every write goes through tools/services.py."""
+"""A tool: what an agent is offered. Every write goes through tools/catalogue/tools.py."""
 
 from __future__ import annotations
 

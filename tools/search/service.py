@@ -17,10 +17,11 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from embeddings import circuits, slots
+from embeddings import slots
 from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
 from embeddings.providers.validation import checked
 from embeddings.slots import Slot
+from portal.resilience import circuit_breaker as circuits
 from portal.tenancy.context import current_tenant, tenant_context
 from tools.models import Source
 from tools.search import ranking

@@ -1,5 +1,5 @@
 """What a tool's texts are made of and in which order: the one that is embedded and the one that is searched by words. Pure;
-tools/embedding.py fills `ToolText` from the rows, tools/search/sql/ splits and weighs the words, docs/search.md has the figures.
+tools/catalogue/embedding_text.py fills `ToolText` from the rows, tools/search/sql/ splits and weighs the words, docs/search.md has the figures.
 """
 
 from __future__ import annotations

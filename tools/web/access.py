@@ -16,9 +16,9 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
+from portal.http.bulkhead import NoTurn, turn
 from portal.tenancy.middleware import Member
 from portal.tenancy.models import Role
-from portal.turns import NoTurn, turn
 from tools.web.errors import busy
 
 

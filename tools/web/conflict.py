@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools import history
+from tools.catalogue import history
 from tools.models import Tool
 from tools.web.diff import Segment, as_text, word_diff
 from tools.web.forms import PortalForm, ToolForm, parameter_field

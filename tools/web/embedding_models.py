@@ -16,11 +16,12 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from embeddings import circuits, slots
-from embeddings.circuits import Trouble
+from embeddings import slots
 from embeddings.models import EmbeddingModel
 from embeddings.slots import Completeness, Slot, SlotError
 from portal.jobs import alive
+from portal.resilience import circuit_breaker as circuits
+from portal.resilience.circuit_breaker import Trouble
 from portal.tenancy.models import Role
 from tools.web.access import PageRequest, member_page
 from tools.web.job_state import idle_queues

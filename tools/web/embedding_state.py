@@ -10,10 +10,11 @@ from django.conf import settings
 from django.db.models import Prefetch
 from django.utils import timezone
 
-from embeddings import circuits, slots
-from embeddings.circuits import Trouble
+from embeddings import slots
 from embeddings.models import EmbeddingTask, TaskStatus
-from tools import embedding
+from portal.resilience import circuit_breaker as circuits
+from portal.resilience.circuit_breaker import Trouble
+from tools.catalogue import embedding_text as embedding
 from tools.models import Tool, ToolEmbedding
 
 

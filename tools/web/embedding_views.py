@@ -12,9 +12,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from portal.jobs import services as jobs
 from portal.jobs.errors import AlreadyRunning, InvalidArguments
 from portal.tenancy.models import Role
-from tools import services
-from tools.embedding_jobs import MAX_IDS, REFRESH
-from tools.errors import CatalogueError
+from tools.catalogue import tools as services
+from tools.catalogue.embedding_jobs import MAX_IDS, REFRESH
+from tools.catalogue.errors import CatalogueError
 from tools.models import Tool
 from tools.web.access import PageRequest, actor, member_page, next_url
 from tools.web.embedding_state import badge_of, card_of, troubles_of_texts, with_embeddings

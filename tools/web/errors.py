@@ -11,7 +11,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from portal.request_ids import request_id
+from portal.http.request_ids import request_id
 
 log = logging.getLogger(__name__)
 

@@ -1,5 +1,5 @@
 """Forms of the pages. They read what a browser sends without changing what was not touched; what is allowed is decided by
-tools/services.py, whose refusals come back into the form by `add_refusals`."""
+tools/catalogue/tools.py, whose refusals come back into the form by `add_refusals`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from django.http import QueryDict
 
 from portal.jobs.errors import InvalidArguments
 from portal.tenancy.models import Sensitivity
-from tools.errors import Invalid
-from tools.imports.parameter_texts import parameter_descriptions
+from tools.catalogue.errors import Invalid
+from tools.catalogue.parameter_descriptions import parameter_descriptions
 from tools.models import PARAMETER_PREFIX, Lifecycle, Tool, ToolType, Visibility
 from tools.models.server import SLUG_PATTERN
 from tools.models.tool import TOOL_ID_LENGTH

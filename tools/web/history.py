@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tools import history, services
-from tools.imports.parameter_texts import parameter_descriptions, with_descriptions
+from tools.catalogue import history
+from tools.catalogue import tools as services
+from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
 from tools.models import ManualOverride, McpServer, Source, Tool
 from tools.web.diff import Segment, as_text, word_diff
 from tools.web.overrides import label_of

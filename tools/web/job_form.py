@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from embeddings.backfill import Found
+from embeddings.backfill.scan import Found
 from tools.models import Source
 from tools.web.forms import PortalForm
 

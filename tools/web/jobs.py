@@ -20,8 +20,8 @@ from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobState
 from portal.tenancy.context import NoTenant, current_tenant
 from portal.tenancy.models import Role
-from tools.embedding_jobs import BACKFILL
-from tools.imports.jobs import APPLY
+from tools.catalogue.embedding_jobs import BACKFILL
+from tools.imports.syncing.jobs import APPLY
 from tools.models import Sync
 from tools.web.access import PageRequest, actor, member_page
 from tools.web.embedding_state import troubles_of_texts

@@ -21,10 +21,10 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from django_htmx.http import push_url
 
 from portal.tenancy.models import Role
-from tools import overrides
-from tools.errors import CatalogueError
+from tools.catalogue import overrides
+from tools.catalogue.errors import CatalogueError
+from tools.catalogue.overrides import Standing
 from tools.models import OVERRIDABLE_FIELDS, PARAMETER_PREFIX, ManualOverride, Source, Tool
-from tools.overrides import Standing
 from tools.web.access import PageRequest, actor, member_page, next_url
 from tools.web.diff import Segment, as_text, word_diff
 from tools.web.forms import chosen_ids

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tools.imports.parameter_texts import parameter_descriptions, parameter_places
+from tools.catalogue.parameter_descriptions import parameter_descriptions, parameter_places
 
 _MOST_CHOICES = 12
 

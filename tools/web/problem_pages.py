@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from portal.problem_types import PROBLEM_TYPES
+from portal.http.problem_types import PROBLEM_TYPES
 
 
 @require_GET

@@ -14,8 +14,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
-from tools import history, servers, services
-from tools.errors import CatalogueError, Invalid
+from tools.catalogue import history, servers
+from tools.catalogue import tools as services
+from tools.catalogue.errors import CatalogueError, Invalid
 from tools.models import Health, McpServer
 from tools.web.access import PageRequest, actor, member_page
 from tools.web.conflict import merge

@@ -9,9 +9,9 @@ from django import forms
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
-from tools import servers, sources
-from tools.imports import mcp_server
-from tools.imports.fetch import MAX_URL, FetchRefused, host_header
+from tools.catalogue import servers, sources
+from tools.imports.fetching.http import MAX_URL, FetchRefused, host_header
+from tools.imports.fetching.mcp import server as mcp_server
 from tools.models import DOCUMENT_KINDS, McpServer, Schedule, Source, SourceKind
 from tools.models.server import SLUG_PATTERN
 from tools.web.forms import LinesField, PlainTextField, PortalForm

@@ -16,13 +16,16 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
-from tools import servers
-from tools.errors import CatalogueError
-from tools.imports import fetch, mcp_server, sandbox, syncs
-from tools.imports.fetch import FetchRefused
-from tools.imports.records import Origin
-from tools.imports.service import slug_of
-from tools.imports.specs import DocumentRefused
+from tools.catalogue import servers
+from tools.catalogue.errors import CatalogueError
+from tools.imports.fetching import http as fetch
+from tools.imports.fetching import sandbox
+from tools.imports.fetching.http import FetchRefused
+from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.formats.specs import DocumentRefused
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import slug_of
+from tools.imports.syncing.store import Origin
 from tools.models import McpServer, Source, SourceKind, Sync
 from tools.web.access import PAGE_SECONDS, PageRequest, actor, member_page
 from tools.web.source_forms import ImportForm

@@ -18,9 +18,10 @@ from django_htmx.http import push_url, replace_url
 from portal.jobs import services as jobs
 from portal.jobs.errors import AlreadyRunning, JobError
 from portal.tenancy.models import Role
-from tools import history, services, sources
-from tools.errors import CatalogueError, Invalid
-from tools.imports.jobs import SYNC
+from tools.catalogue import history, sources
+from tools.catalogue import tools as services
+from tools.catalogue.errors import CatalogueError, Invalid
+from tools.imports.syncing.jobs import SYNC
 from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.access import PageRequest, actor, member_page
 from tools.web.conflict import merge

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tools.imports.differences import SCHEMAS
+from tools.imports.syncing.differences import SCHEMAS
 from tools.models import Action, SyncChange, SyncState, Tool
 from tools.web.diff import Segment, as_text, word_diff
 from tools.web.embedding_state import Badge

@@ -20,11 +20,11 @@ from portal.jobs.errors import AlreadyRunning, JobError
 from portal.jobs.models import Job
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
-from tools.errors import CatalogueError
-from tools.imports import syncs
-from tools.imports.apply import are_too_many
-from tools.imports.jobs import APPLY
-from tools.imports.specs import DocumentRefused
+from tools.catalogue.errors import CatalogueError
+from tools.imports.formats.specs import DocumentRefused
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.apply import are_too_many
+from tools.imports.syncing.jobs import APPLY
 from tools.models import Action, Layer, SourceDocument, SourceKind, Sync, SyncChange, SyncState
 from tools.web.access import PAGE_SECONDS, PageRequest, actor, member_page
 from tools.web.forms import chosen_ids

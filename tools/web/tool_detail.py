@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from tools import embedding
+from tools.catalogue import embedding_text as embedding
 from tools.web.access import PageRequest, member_page
 from tools.web.embedding_state import badge_of
 from tools.web.embedding_views import embedding_context

@@ -12,9 +12,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.tenancy.models import Role
-from tools import embedding, services
-from tools.errors import CatalogueError, Invalid, StaleVersion
-from tools.imports.parameter_texts import parameter_descriptions
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue import tools as services
+from tools.catalogue.errors import CatalogueError, Invalid, StaleVersion
+from tools.catalogue.parameter_descriptions import parameter_descriptions
 from tools.models import PARAMETER_PREFIX, Tool
 from tools.web.access import PageRequest, actor, member_page
 from tools.web.conflict import merge_tool, seen_version

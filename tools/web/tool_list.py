@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET
 from django_htmx.http import push_url, replace_url
 
 from embeddings.models import EmbeddingStatus
-from tools.filters import ToolFilter
+from tools.catalogue.filters import ToolFilter
 from tools.models import ManualOverride, Source, Tool
 from tools.web.access import PageRequest, member_page
 from tools.web.embedding_state import BADGES, Badge, badge_of, with_embeddings

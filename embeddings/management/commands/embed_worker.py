@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from embeddings import worker
+from embeddings.queue import worker
 from portal.tenancy.commands import PortalCommand
 
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tools.imports import sandbox
-from tools.imports.specs import DocumentRefused
+from tools.imports.fetching import sandbox
+from tools.imports.formats.specs import DocumentRefused
 
 HEAD = '"openapi":"3.0.3","info":{"title":"T","version":"1"}'
 ONE = '"paths":{"/x":{"get":{"operationId":"x","summary":"X","responses":{}}}}'

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tools.imports.recognise import parse_document
-from tools.imports.specs import EndpointSpec, ParsedDocument
+from tools.imports.formats.recognise import parse_document
+from tools.imports.formats.specs import EndpointSpec, ParsedDocument
 
 INPUTS = Path(__file__).resolve().parents[4] / "shared" / "inputs"
 parse_openapi = partial(parse_document, kind="openapi")

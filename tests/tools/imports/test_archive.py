@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.tools.imports.documents import INPUTS
-from tools.imports.recognise import parse_document
-from tools.imports.specs import DocumentRefused
+from tools.imports.formats.recognise import parse_document
+from tools.imports.formats.specs import DocumentRefused
 
 Files = dict[str, Any]
 MAIN = {"openapi": "3.0.0", "info": {"title": "A", "version": "1"},

@@ -15,8 +15,8 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.documents import document, import_document
 from tests.tools.imports import bombs
-from tools.imports import sandbox
-from tools.imports.specs import DocumentRefused
+from tools.imports.fetching import sandbox
+from tools.imports.formats.specs import DocumentRefused
 from tools.models import Endpoint, Source, SourceDocument, Tool
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,7 +64,7 @@ def test_without_its_limits_the_child_would_take_more_S10() -> None:
     """So the figures above are the limits' doing, and a limit that is gone would be seen."""
     unbound = (
         "import resource; resource.setrlimit = lambda *arguments: None\n"
-        "from tools.imports import sandbox\n"
+        "from tools.imports.fetching import sandbox\n"
         "assert sandbox._child('any', 'bomb') == sandbox.REFUSED\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
     )

@@ -11,10 +11,10 @@ from django.conf import settings as portal_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.imports import mcp_wire
-from tools.imports.document import MAX_BYTES, load_document
-from tools.imports.specs import DocumentRefused
-from tools.imports.texts import as_text
+from tools.imports.fetching.mcp import conversation as mcp_wire
+from tools.imports.formats.json_document import MAX_BYTES, load_document
+from tools.imports.formats.specs import DocumentRefused
+from tools.imports.formats.texts import as_text
 
 
 def value(text: str) -> Any:

@@ -14,12 +14,14 @@ from django.test.utils import CaptureQueriesContext
 from portal.tenancy.models import Tenant
 from tests.tools.documents import import_document
 from tests.tools.imports.documents import OK, document, parse_lightapi, parse_mcp_tools, parse_openapi
-from tools import overrides, services
-from tools.imports import layers, plan, syncs
-from tools.imports.layers import Bases, matched, merged
-from tools.imports.plan import NOT_IN_SOURCE, ImportReport
-from tools.imports.reading import MAX_WARNINGS
-from tools.imports.specs import DocumentRefused, EndpointSpec, ParsedDocument
+from tools.catalogue import overrides
+from tools.catalogue import tools as services
+from tools.imports.formats.references import MAX_WARNINGS
+from tools.imports.formats.specs import DocumentRefused, EndpointSpec, ParsedDocument
+from tools.imports.syncing import layers, plan
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.layers import Bases, matched, merged
+from tools.imports.syncing.plan import NOT_IN_SOURCE, ImportReport
 from tools.models import Endpoint, Layer, Source, Sync, Tool
 
 PET = {

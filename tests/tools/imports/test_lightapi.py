@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.tools.imports.documents import INPUTS, parse_lightapi, shared
-from tools.imports.specs import DocumentRefused, EndpointSpec, ParsedDocument
+from tools.imports.formats.specs import DocumentRefused, EndpointSpec, ParsedDocument
 
 PING = {"protocol": "http", "method": "GET", "endpoint": "/ping", "summary": "Ping"}
 

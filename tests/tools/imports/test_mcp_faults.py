@@ -23,9 +23,9 @@ from tests.tools.imports.mcp_servers import (
     over_http,
     plain,
 )
-from tools.imports import mcp_server
-from tools.imports.fetch import UNREACHABLE, FetchRefused
-from tools.imports.mcp_wire import MAX_BYTES, mended
+from tools.imports.fetching.http import UNREACHABLE, FetchRefused
+from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.fetching.mcp.conversation import MAX_BYTES, mended
 
 SECRET = "s3cret-v4lue-of-a-key"
 
@@ -144,7 +144,7 @@ def test_a_line_of_190_mb_ends_by_its_size_in_little_memory_and_time_SYN_2() -> 
     """Asked in a process of its own, which knows the most that any child of it took."""
     code = (
         "import resource, subprocess, sys\n"
-        "subprocess.run([sys.executable, '-m', 'tools.imports.mcp_session'], input=sys.argv[1].encode())\n"
+        "subprocess.run([sys.executable, '-m', 'tools.imports.fetching.mcp.session'], input=sys.argv[1].encode())\n"
         "print('', resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024, sep='\\n')"
     )
     # The server writes piece by piece, so that the most is not its own.

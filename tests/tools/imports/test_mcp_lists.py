@@ -12,9 +12,9 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.documents import INPUTS, needs_inputs
 from tests.tools.imports.mcp_servers import rows
-from tools.imports.plan import ImportReport
-from tools.imports.service import import_document
-from tools.imports.specs import DocumentRefused
+from tools.imports.formats.specs import DocumentRefused
+from tools.imports.syncing.documents import import_document
+from tools.imports.syncing.plan import ImportReport
 from tools.models import Source, Tool
 
 pytestmark = needs_inputs

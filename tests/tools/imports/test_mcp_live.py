@@ -14,8 +14,9 @@ from portal.tenancy.models import Tenant
 from tests.plugin import ROOT
 from tests.tools.documents import INPUTS
 from tests.tools.imports.mcp_servers import allow, children, free_port, listening, open_files, rows
-from tools import servers
-from tools.imports import mcp_server, syncs
+from tools.catalogue import servers
+from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.syncing import service as syncs
 from tools.models import Health, McpServer, Source, SourceKind, SyncState
 
 INSTALLED = ROOT / ".venv-mcp"

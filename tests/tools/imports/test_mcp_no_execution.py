@@ -16,16 +16,17 @@ from django.core.management import call_command
 from portal.tenancy.models import Tenant
 from tests.plugin import ROOT
 from tests.tools.imports.mcp_servers import allow
-from tools.imports import mcp_server, service
-from tools.imports.fetch import FetchRefused
-from tools.imports.recognise import parse_document
-from tools.imports.specs import DocumentRefused
+from tools.imports.fetching.http import FetchRefused
+from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.formats.recognise import parse_document
+from tools.imports.formats.specs import DocumentRefused
+from tools.imports.syncing import documents as service
 
 # What each starts: our own Python with our own module, or a program of the installation.
 MAY_START = {
-    "tools/imports/mcp_server.py": "mcp_session, which is told an entry of MCP_COMMANDS_FILE",
-    "tools/imports/mcp_stdio.py": "an entry of MCP_COMMANDS_FILE",
-    "tools/imports/sandbox.py": "itself, as the reader of one document",
+    "tools/imports/fetching/mcp/server.py": "mcp_session, which is told an entry of MCP_COMMANDS_FILE",
+    "tools/imports/fetching/mcp/stdio.py": "an entry of MCP_COMMANDS_FILE",
+    "tools/imports/fetching/sandbox.py": "itself, as the reader of one document",
 }
 # The embedded services, their supervisor, and what asks whether a process is there.
 MAY_START_FOLDERS = ("portal/embedded/", "portal/processes")

@@ -15,8 +15,8 @@ import pytest
 
 from tests.tools.imports import mcp_servers
 from tests.tools.imports.mcp_servers import bad, children, names, needs_badserver, open_files, running, soon
-from tools.imports import mcp_server
-from tools.imports.fetch import FetchRefused
+from tools.imports.fetching.http import FetchRefused
+from tools.imports.fetching.mcp import server as mcp_server
 
 FAILING = ("hang", "crash", "diemidlist", "noop", "weirdproto")
 
@@ -78,7 +78,7 @@ def test_case_25_a_server_does_not_outlive_a_portal_that_is_killed_SYN_2(
     }
     code = (
         "import subprocess, sys\n"
-        "subprocess.run([sys.executable, '-m', 'tools.imports.mcp_session'], input=sys.argv[1].encode(), stdout=-3)"
+        "subprocess.run([sys.executable, '-m', 'tools.imports.fetching.mcp.session'], input=sys.argv[1].encode(), stdout=-3)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, json.dumps(asked)], stderr=subprocess.DEVNULL, start_new_session=True

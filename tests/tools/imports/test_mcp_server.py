@@ -18,8 +18,8 @@ from tests.embeddings.pipeline import Pipeline
 from tests.search.asking import ask
 from tests.tools.imports import mcp_servers
 from tests.tools.imports.mcp_servers import bad, names, needs_badserver, over_http
-from tools.imports import mcp_server
-from tools.imports.fetch import UNREACHABLE, FetchRefused
+from tools.imports.fetching.http import UNREACHABLE, FetchRefused
+from tools.imports.fetching.mcp import server as mcp_server
 from tools.models import Tool
 from tools.web.history import tool_history
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.tools.imports.documents import INPUTS, parse_mcp_tools, shared
-from tools.imports.operations import MAX_INPUT_BYTES
-from tools.imports.schema import json_size
-from tools.imports.specs import DocumentRefused, ParsedDocument
+from tools.imports.formats.json_schema import json_size
+from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES
+from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 
 NOTHING = {"type": "object", "properties": {}}
 LISTS = sorted(path.name for path in INPUTS.glob("mcp/*.json"))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools.imports.documents import parse_openapi
-from tools.imports.specs import DocumentRefused, ParsedDocument
+from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 
 # The words of the format, so that arbitrary JSON reaches every branch.
 WORDS = """

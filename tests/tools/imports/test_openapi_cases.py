@@ -14,9 +14,9 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from tests.tools.imports.documents import INPUTS, by_name, case, parse_openapi, parsed, places, shared
-from tools.imports.operations import MAX_INPUT_BYTES
-from tools.imports.schema import json_size
-from tools.imports.specs import DocumentRefused
+from tools.imports.formats.json_schema import json_size
+from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES
+from tools.imports.formats.specs import DocumentRefused
 
 
 def test_case_01_one_operation_id_in_two_documents_gives_each_its_own_endpoint_SYN_1() -> None:

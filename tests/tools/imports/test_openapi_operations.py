@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.tools.imports.documents import OK, operation, parse_openapi, parsed, places
-from tools.imports.inputs import MAX_MORE_PARAMETERS, USUAL_PARAMETERS
-from tools.imports.reading import MAX_WARNINGS
-from tools.imports.specs import DocumentRefused
+from tools.imports.formats.openapi.inputs import MAX_MORE_PARAMETERS, USUAL_PARAMETERS
+from tools.imports.formats.references import MAX_WARNINGS
+from tools.imports.formats.specs import DocumentRefused
 
 
 def left_out(paths: Any, **fields: Any) -> dict[str, str]:

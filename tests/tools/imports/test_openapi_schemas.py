@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools.imports.documents import operation, parsed
-from tools.imports.bundle import Bundler, Part
-from tools.imports.operations import MAX_INPUT_BYTES
-from tools.imports.reading import Reading
-from tools.imports.schema import Schemas, json_size
+from tools.imports.formats.json_schema import Schemas, json_size
+from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES
+from tools.imports.formats.references import Reading
+from tools.imports.formats.schema_budget import Bundler, Part
 
 
 def converted(schema: Any, *, version: str = "3.0.3", **schemas: Any) -> Any:

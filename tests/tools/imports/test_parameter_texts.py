@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.imports.parameter_texts import parameter_descriptions, parameter_places, with_descriptions
+from tools.catalogue.parameter_descriptions import parameter_descriptions, parameter_places, with_descriptions
 
 Json = dict[str, Any]
 

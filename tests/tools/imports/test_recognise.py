@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.tools.imports.documents import shared
-from tools.imports.recognise import parse_document
-from tools.imports.specs import DocumentRefused
+from tools.imports.formats.recognise import parse_document
+from tools.imports.formats.specs import DocumentRefused
 
 LIGHT = {"lightapi": "0.1.0", "info": {"title": "A", "namespace": "a", "version": "1"},
          "operations": {"ping": {"protocol": "http", "method": "GET", "endpoint": "/ping", "summary": "Ping"}}}  # fmt: skip

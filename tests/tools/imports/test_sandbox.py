@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.tools.imports.documents import document, shared
-from tools.imports import sandbox
-from tools.imports.recognise import parse_document
-from tools.imports.specs import EndpointSpec, ParsedDocument
+from tools.imports.fetching import sandbox
+from tools.imports.formats.recognise import parse_document
+from tools.imports.formats.specs import EndpointSpec, ParsedDocument
 
 
 def handed_over(written: ParsedDocument) -> tuple[ParsedDocument, list[bytes]]:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tools.imports.texts import clean_value, one_line, plain_text
+from tools.imports.formats.texts import clean_value, one_line, plain_text
 
 
 @pytest.mark.parametrize(

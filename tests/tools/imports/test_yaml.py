@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.tools.imports.documents import OK, document, parse_openapi
-from tools.imports import sandbox
-from tools.imports.specs import EndpointSpec
+from tools.imports.fetching import sandbox
+from tools.imports.formats.specs import EndpointSpec
 
 # Dates, times, versions, numbers of other bases, and the words that YAML 1.1 takes for booleans.
 WRITTEN = [

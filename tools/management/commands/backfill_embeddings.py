@@ -10,8 +10,8 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
-from embeddings import backfill
-from embeddings.backfill_job import BATCH_SIZE, EMBEDDING
+from embeddings.backfill import scan as backfill
+from embeddings.backfill.job import BATCH_SIZE, EMBEDDING
 from portal.jobs import alive, services
 from portal.jobs.command import INTERRUPTED, JobCommand
 from portal.jobs.context import Context
@@ -19,9 +19,9 @@ from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import REFUSED, USAGE
 from portal.tenancy.context import tenant_context
-from tools import embedding
-from tools.embedding_jobs import BACKFILL
-from tools.imports.command import ACTOR
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue.embedding_jobs import BACKFILL
+from tools.management.import_command import ACTOR
 from tools.models import Tool
 
 

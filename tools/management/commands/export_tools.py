@@ -14,7 +14,7 @@ from django.core.management.base import CommandParser
 
 from portal.tenancy.commands import REFUSED, USAGE, TenantCommand
 from portal.tenancy.context import tenant_context
-from tools import exports
+from tools.imports.files import export as exports
 from tools.models import Source
 
 

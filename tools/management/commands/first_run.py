@@ -12,9 +12,9 @@ from django.core.management.base import CommandParser
 from portal import env
 from portal.embedded.errors import ServiceError
 from portal.tenancy.commands import REFUSED, PortalCommand
-from tools.errors import CatalogueError
+from tools.catalogue.errors import CatalogueError
 from tools.first_run import FirstRun, first_run
-from tools.imports.specs import DocumentRefused
+from tools.imports.formats.specs import DocumentRefused
 
 FILE_NAME = "first-run.json"
 

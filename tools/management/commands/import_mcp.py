@@ -11,13 +11,13 @@ from django.core.management.base import CommandParser
 
 from portal.tenancy.commands import REFUSED
 from portal.tenancy.context import tenant_context
-from tools import servers
-from tools.errors import CatalogueError
-from tools.imports import mcp_server
-from tools.imports.command import ACTOR, WholeImportCommand
-from tools.imports.fetch import FetchRefused
-from tools.imports.mcp_server import ToolList
-from tools.imports.service import slug_of
+from tools.catalogue import servers
+from tools.catalogue.errors import CatalogueError
+from tools.imports.fetching.http import FetchRefused
+from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.fetching.mcp.server import ToolList
+from tools.imports.syncing.documents import slug_of
+from tools.management.import_command import ACTOR, WholeImportCommand
 from tools.models import McpServer, SourceKind
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.imports.command import DocumentCommand
+from tools.management.import_command import DocumentCommand
 from tools.models import SourceKind
 
 

@@ -11,12 +11,20 @@ from django.core.management.base import CommandParser
 
 from portal.tenancy.commands import REFUSED, SOME_FAILED, USAGE
 from portal.tenancy.context import tenant_context
-from tools.errors import CatalogueError
-from tools.imports.command import ACTOR, ImportCommand, details
-from tools.imports.exported import FAIL, ON_CONFLICT, SKIP, Conflicts, EntriesReport, import_export, is_export
-from tools.imports.plan import ID_TAKEN, ImportReport
-from tools.imports.service import import_tools, slug_of
-from tools.imports.specs import DocumentRefused
+from tools.catalogue.errors import CatalogueError
+from tools.imports.files.import_export import (
+    FAIL,
+    ON_CONFLICT,
+    SKIP,
+    Conflicts,
+    EntriesReport,
+    import_export,
+    is_export,
+)
+from tools.imports.formats.specs import DocumentRefused
+from tools.imports.syncing.documents import import_tools, slug_of
+from tools.imports.syncing.plan import ID_TAKEN, ImportReport
+from tools.management.import_command import ACTOR, ImportCommand, details
 from tools.models import Tool
 
 PUBLIC = "public"

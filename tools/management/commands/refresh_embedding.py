@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from portal.tenancy.commands import USAGE, TenantCommand
 from portal.tenancy.context import tenant_context
-from tools import services
+from tools.catalogue import tools as services
 from tools.models import Tool
 
 

@@ -14,9 +14,9 @@ from django.db.models import Q, QuerySet
 
 from portal.tenancy.commands import REFUSED, USAGE, TenantCommand
 from portal.tenancy.context import tenant_context
-from tools import overrides
-from tools.errors import CatalogueError
-from tools.imports.command import ACTOR
+from tools.catalogue import overrides
+from tools.catalogue.errors import CatalogueError
+from tools.management.import_command import ACTOR
 from tools.models import OVERRIDABLE_FIELDS, PARAMETER_PREFIX, ManualOverride, Source, Tool
 
 

@@ -16,8 +16,8 @@ from portal.jobs.errors import AlreadyRunning, InvalidArguments
 from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import DONE, REFUSED, SOME_FAILED, USAGE
 from portal.tenancy.context import tenant_context
-from tools.imports.command import ACTOR
-from tools.imports.jobs import SYNC
+from tools.imports.syncing.jobs import SYNC
+from tools.management.import_command import ACTOR
 from tools.models import Action, Source, Sync, SyncChange, SyncState
 
 SHOWN = 20

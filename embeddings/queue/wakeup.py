@@ -1,0 +1,15 @@
+"""The bell that wakes an embedding worker after a commit (portal/resilience/wakeup.py)."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from portal.resilience.wakeup import Ringer
+
+TASK = "embeddings.tasks.ring"
+_ringer = Ringer(TASK, queue="embeddings")
+
+
+def ring_on_commit() -> None:
+    """Wakes a worker once the current transaction has committed; nothing happens if it rolls back."""
+    transaction.on_commit(_ringer.ring, robust=True)

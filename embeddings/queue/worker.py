@@ -1,0 +1,309 @@
+"""Turns due tasks into vectors: claim, read the texts again, embed without a transaction, store if still wanted.
+
+One function, `drain`, with two doors: the Celery worker of queue `embeddings` (tasks.py, portal/celery.py) and
+`manage.py embed_worker`. Killing it at any instant loses nothing: what it had claimed is due again after the lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from uuid import UUID
+
+from django.conf import settings
+from django.db import OperationalError, connection
+
+from embeddings import registry, slots
+from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
+from embeddings.providers.validation import checked
+from embeddings.queue import claims
+from embeddings.queue import enqueue as wishes
+from embeddings.queue.claims import Embedded, Fronts, Task
+from embeddings.queue.reconcile import reconcile
+from embeddings.registry import EmbeddedEntity
+from embeddings.slots import Slot
+from embeddings.text import source_hash
+from portal.jobs import alive
+from portal.jobs.loop import WorkLoop, heartbeat
+from portal.resilience import circuit_breaker as circuits
+from portal.resilience.counters import tally
+from portal.tenancy.context import tenant_context
+
+log = logging.getLogger(__name__)
+
+PROBE = "warm-up"
+"""A text that no provider has a reason to refuse."""
+LOOK_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Drained:
+    """What one drain did. `stored` may be less than `embedded`: results that nobody wanted any more."""
+
+    claimed: int = 0
+    embedded: int = 0
+    stored: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
+class _Run:
+    """One drain while it runs."""
+
+    stop: threading.Event
+    claimed: list[Task]
+    done: Drained = field(default_factory=Drained)
+    usable: list[Slot] = field(default_factory=list)
+    failing: frozenset[str] = frozenset()  # models with errors counted, of which a success is news
+    in_trouble: set[str] = field(default_factory=set)  # found so during the batch in hand
+    look_again: float = 0.0
+
+    def is_over_for(self, slot: Slot) -> bool:
+        return self.stop.is_set() or slot.model in self.in_trouble
+
+    def look(self) -> None:
+        """Once a second: which models have vectors and can be had in this process, and how their providers are. Who finds
+        that one is to be tried again tries it, with a text of nobody's."""
+        if time.monotonic() < self.look_again:
+            return
+        self.look_again = time.monotonic() + LOOK_SECONDS
+        waits = circuits.counted("passage")
+        self.failing, self.usable = frozenset(waits), []
+        for slot in slots.kept():
+            try:
+                provider = slot.embedder()
+            except ProviderError as error:
+                # Of another runtime, for example: a matter of this process, so others may go on.
+                log.warning("This worker leaves %s to others: %s", slot.model, error)
+                continue
+            self.usable.append(slot)
+            wait = waits.get(slot.model)
+            if (
+                provider is not None
+                and wait is not None
+                and wait <= 0
+                and circuits.take_try(slot.model, "passage")
+            ):
+                _try(slot, provider)
+
+
+def _try(slot: Slot, provider: EmbeddingProvider) -> None:
+    try:
+        _embed(provider, [PROBE])
+    except ProviderError as error:
+        circuits.failed(slot.model, "passage", error)
+        log.warning("The embedding provider of %s is still in trouble: %s", slot.model, error)
+    else:
+        circuits.succeeded(slot.model, "passage")
+
+
+def drain(
+    *,
+    stop: threading.Event | None = None,
+    batches: int | None = None,
+    claimed: list[Task] | None = None,
+    fronts: Fronts | None = None,
+) -> Drained:
+    """Works until no task is due, `stop` is set, all providers are in trouble, or `batches` are done.
+
+    Once `stop` is set, the provider call in hand is the last one: its vectors are stored, all other claims given back.
+    `claimed` is kept to the batch in hand, for a caller in another thread; `fronts` are those of a caller that drains
+    again and again.
+    """
+    if settings.EMBEDDING_PROVIDER == "disabled":
+        return Drained()
+    run = _Run(stop or threading.Event(), [] if claimed is None else claimed)
+    while not run.stop.is_set() and batches != 0:
+        run.look()
+        run.in_trouble.clear()
+        run.claimed[:] = tasks = claims.claim(settings.EMBEDDING_BATCH_SIZE, of=run.usable, fronts=fronts)
+        if not tasks:
+            break
+        batches = None if batches is None else batches - 1
+        run.done.claimed += len(tasks)
+        with heartbeat(
+            partial(claims.extend, tasks),
+            seconds=settings.EMBEDDING_LEASE / 3,
+            name="embedding-heartbeat",
+            trouble=f"The lease of {len(tasks)} embedding tasks could not be renewed",
+        ):
+            for entity, own in _alike(tasks):
+                try:
+                    _work(run, entity, own)
+                except OperationalError as error:
+                    if not connection.is_usable():
+                        raise
+                    # A write held the rows for longer than our lock_timeout: the lease's end brings the tasks back.
+                    log.warning("%d embedding tasks must wait: %s", len(own), error)
+        tally.write()
+    tally.write(now=run.done.claimed > 0)
+    return run.done
+
+
+def _work(run: _Run, entity: EmbeddedEntity, tasks: list[Task]) -> None:
+    """Takes one tenant's tasks of one entity type and slot to their end, whichever that is."""
+    if run.is_over_for(tasks[0].slot):
+        claims.release(tasks)
+        return
+    for task in tasks:
+        if task.attempts > settings.EMBEDDING_MAX_ATTEMPTS:
+            # Failures are counted before this; so each attempt must have ended without a word.
+            _fail(
+                run,
+                entity,
+                task,
+                f"The worker ended during each of {settings.EMBEDDING_MAX_ATTEMPTS} attempts.",
+                cause="worker_ended",
+            )
+    with_texts = _current_texts(
+        entity, [task for task in tasks if task.attempts <= settings.EMBEDDING_MAX_ATTEMPTS]
+    )
+    if with_texts:
+        _embed_and_store(run, entity, with_texts)
+
+
+def _alike(tasks: Sequence[Task]) -> Iterator[tuple[EmbeddedEntity, list[Task]]]:
+    """The tasks by tenant, entity type and slot."""
+    groups: dict[tuple[object, str, int], list[Task]] = defaultdict(list)
+    for task in tasks:
+        groups[task.tenant_id, task.entity_type, task.slot.number].append(task)
+    for (_, entity_type, _), own in groups.items():
+        yield registry.get(entity_type), own
+
+
+def _current_texts(entity: EmbeddedEntity, tasks: list[Task]) -> list[tuple[Task, str]]:
+    """The texts that the tasks of one tenant ask for, read now. Tasks whose entity is gone or inactive are dropped."""
+    if not tasks:
+        return []
+    with tenant_context(tasks[0].tenant_id):
+        texts = entity.load_texts([task.entity_id for task in tasks])
+    current: list[tuple[Task, str]] = []
+    moved: list[UUID] = []
+    for task in tasks:
+        text = texts.get(task.entity_id)
+        if text is not None and source_hash(text) == task.source_hash:
+            current.append((task, text))
+        elif text is not None:
+            moved.append(task.entity_id)
+    claims.drop([task for task in tasks if task.entity_id not in texts])
+    if moved:
+        # Changed between claim and now, and then asked for already; or by a write that forgot to ask.
+        with tenant_context(tasks[0].tenant_id):
+            wishes.ask_again(entity, moved, refresh=False, only=tasks[0].slot)
+    return current
+
+
+def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, str]]) -> None:
+    """Embeds the texts of one tenant; a batch that fails is halved until the text that is to blame stands alone."""
+    tasks = [task for task, _ in work]
+    slot = tasks[0].slot
+    if run.is_over_for(slot):
+        claims.release(tasks)
+        return
+    provider = slot.embedder()
+    assert provider is not None  # noqa: S101 - drain has looked at the setting
+    try:
+        vectors = _embed(provider, [text for _, text in work])
+    except ProviderError as error:
+        if not (error.provider_wide or error.permanent):
+            error = _blamed(provider, error)
+        if error.provider_wide:
+            run.in_trouble.add(slot.model)
+            is_open = circuits.failed(slot.model, "passage", error)
+            log.warning("The embedding provider of %s is in trouble: %s", slot.model, error)
+            run.look_again = 0.0
+            # An open circuit keeps all of the model's tasks; until it is, these wait while others are tried.
+            claims.release(tasks, error=str(error), delay=0 if is_open else retry_delay(1))
+        elif len(work) > 1:
+            middle = len(work) // 2
+            _embed_and_store(run, entity, work[:middle])
+            _embed_and_store(run, entity, work[middle:])
+        elif error.permanent or tasks[0].attempts >= settings.EMBEDDING_MAX_ATTEMPTS:
+            _fail(run, entity, tasks[0], str(error), cause="refused" if error.permanent else "attempts_used")
+        else:
+            delay = error.retry_after or retry_delay(tasks[0].attempts)
+            claims.retry_later(tasks[0], error=str(error), delay=delay)
+        return
+    if slot.model in run.failing:
+        circuits.succeeded(slot.model, "passage")
+        run.failing -= {slot.model}
+    run.done.embedded += len(work)
+    run.done.stored += claims.store(
+        entity,
+        [
+            Embedded(task, vector, provider.truncates(text))
+            for (task, text), vector in zip(work, vectors, strict=True)
+        ],
+    )
+
+
+def _embed(provider: EmbeddingProvider, texts: list[str]) -> Vectors:
+    try:
+        vectors = provider.embed(texts, "passage")
+    except ProviderError:
+        raise
+    except Exception as error:
+        # A provider that raises what it did not announce must not stop the loop for everyone else.
+        log.exception("The embedding provider raised an unexpected error.")
+        raise ProviderError(f"unexpected error of the provider: {type(error).__name__}: {error}") from error
+    return checked(vectors, len(texts), settings.EMBEDDING_DIMENSION)
+
+
+def _blamed(provider: EmbeddingProvider, error: ProviderError) -> ProviderError:
+    """Texts and an outage may fail alike. A harmless text tells them apart: if it fails too, the provider is to blame, and
+    no text pays with an attempt. The reason is then what was said of the harmless text, since all tenants see it."""
+    try:
+        _embed(provider, [PROBE])
+    except ProviderError as probe:
+        pause = error.retry_after or probe.retry_after
+        return ProviderError(str(probe), provider_wide=True, lasting=probe.lasting, retry_after=pause)
+    return error
+
+
+def _fail(run: _Run, entity: EmbeddedEntity, task: Task, reason: str, *, cause: str) -> None:
+    run.done.failed += 1
+    tally.failed(cause)
+    with tenant_context(task.tenant_id):
+        claims.fail(entity, task, error=reason)
+
+
+def retry_delay(attempts: int) -> float:
+    """Seconds before the next attempt: doubling from EMBEDDING_RETRY_BASE up to EMBEDDING_RETRY_MAX, with full jitter
+    in the upper half, so that rows that failed together do not come back together."""
+    ceiling = min(settings.EMBEDDING_RETRY_BASE * 2.0 ** (attempts - 1), settings.EMBEDDING_RETRY_MAX)
+    return ceiling * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
+
+
+class Loop(WorkLoop):
+    """Drains the work table: what both doors run."""
+
+    queue = alive.EMBEDDINGS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._claimed: list[Task] = []
+        self._fronts = Fronts()
+
+    def begin(self) -> None:
+        reconcile()
+
+    def work(self) -> None:
+        drain(stop=self.ended, claimed=self._claimed, fronts=self._fronts)
+
+    def pause(self) -> float:
+        """Seconds until the next poll, or until a provider that is down is tried again, if that is sooner."""
+        waits: list[float | None] = []
+        self.protected(lambda: waits.extend(circuits.counted("passage").values()))
+        # A try that is due already is one that this process cannot make, or it would have made it.
+        return min(
+            [settings.EMBEDDING_POLL, *(max(wait, 0.01) for wait in waits if wait is not None and wait > 0)]
+        )
+
+    def give_back(self) -> None:
+        claims.release(self._claimed)

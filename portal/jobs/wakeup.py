@@ -1,0 +1,15 @@
+"""The bell that wakes a runner after a commit; without it a runner looks every few seconds."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from portal.resilience.wakeup import Ringer
+
+TASK = "portal.ops.tasks.work_on_jobs"
+_ringer = Ringer(TASK, queue="default")
+
+
+def ring_on_commit() -> None:
+    """Wakes a runner once the current transaction has committed."""
+    transaction.on_commit(_ringer.ring, robust=True)

@@ -1,0 +1,29 @@
+"""Celery's doors to jobs and to the housekeeping of the portal's own tables."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from portal.http import idempotency
+from portal.jobs import alive, services
+from portal.jobs.runner import Loop
+
+
+@shared_task(name="portal.ops.tasks.prune_idempotency_keys", ignore_result=True)
+def prune_idempotency_keys() -> None:
+    """Deletes answers that are older than 24 hours, in every tenant."""
+    idempotency.prune_idempotency_keys()
+
+
+@shared_task(name="portal.ops.tasks.work_on_jobs", ignore_result=True)
+def work_on_jobs() -> None:
+    """Somebody started a job: the loop of this process looks at once. Without one, another process polls."""
+    if Loop.running is not None:
+        Loop.running.ring()
+
+
+@shared_task(name="portal.ops.tasks.prune_jobs", ignore_result=True)
+def prune_jobs() -> None:
+    """Deletes jobs that ended 90 days ago, and what dead processes said of themselves."""
+    services.prune_jobs()
+    alive.forget_the_dead()

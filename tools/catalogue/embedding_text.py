@@ -1,0 +1,95 @@
+"""What a tool means: the text that is embedded, the words that are searched, and where an imported value stands.
+
+The layout of both texts is tools/search/text.py's, which is pure; this module fills it from the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from embeddings.registry import EmbeddedEntity
+from embeddings.text import normalise
+from tools.catalogue.parameter_descriptions import description_of, parameter_descriptions, parameter_places
+from tools.catalogue.projection import tool_fields
+from tools.models import OVERRIDABLE_FIELDS, PARAMETER_PREFIX, Endpoint, Source, Tool, ToolEmbedding
+from tools.search.text import ToolText, embedding_source_text, keyword_text
+
+
+def tool_text(tool: Tool) -> ToolText:
+    """The parts of a tool that carry meaning (EMB-1): never ids, users or times."""
+    endpoint = tool.endpoint
+    return ToolText(
+        name=tool.name,
+        description=tool.description,
+        endpoint=f"{endpoint.method.upper()} {endpoint.path}".strip() if endpoint else "",
+        server=tool.server,
+        category=" ".join(part for part in (tool.category, tool.subcategory) if part),
+        tags=tuple(tool.tags),
+        routing_domain=tool.routing_domain,
+        semantic_namespace=tool.semantic_namespace,
+        namespace=tool.namespace,
+        source_protocol=tool.source_protocol,
+        tool_type=tool.tool_type,
+        personas=tuple(tool.target_personas),
+        parameters=tuple(_parameters(tool.parameters)),
+        use_cases=tuple(tool.use_cases),
+        imported_description=endpoint.description if endpoint else "",
+        semantic_keywords=tuple(_keywords(tool)),
+    )
+
+
+def _keywords(tool: Tool) -> Iterable[str]:
+    """The source's own keywords, and the operation's name as written where making it legal took words away."""
+    if tool.endpoint is None:
+        return
+    for word in tool.endpoint.metadata.get("routing", {}).get("semanticKeywords", ()):
+        yield str(word)
+    written = str(tool.endpoint.metadata.get("operation_id") or "")
+    if _letters(written) != _letters(tool.endpoint.name):
+        yield written
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _parameters(schema: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Names and descriptions of the inputs; a field of the body goes by its own name."""
+    for place in parameter_places(schema):
+        yield str(place.path[-1]), description_of(place.schema)
+
+
+def source_text(tool: Tool) -> str:
+    """The normalised text that the tool's embedding is made from."""
+    return normalise(embedding_source_text(tool_text(tool)))
+
+
+def search_text(tool: Tool) -> str:
+    """The words of the tool beside its name and description, for the keyword arm."""
+    return keyword_text(tool_text(tool))
+
+
+def load_texts(ids: Iterable[UUID]) -> dict[UUID, str]:
+    tools = Tool.objects.filter(pk__in=list(ids), active=True).select_related("endpoint")
+    return {tool.pk: source_text(tool) for tool in tools}
+
+
+def imported_values(endpoint: Endpoint, source: Source) -> dict[str, Any]:
+    """What the source says today of the overridable fields, as far as it says something, and of each parameter's
+    description as "parameters.<name>"."""
+    said = tool_fields(endpoint, source)
+    texts = parameter_descriptions(endpoint.input_schema)
+    return {
+        **{field: said[field] for field in OVERRIDABLE_FIELDS if field in said},
+        **{f"{PARAMETER_PREFIX}{name}": text for name, text in texts.items()},
+    }
+
+
+def unsaid_value(field: str) -> Any:
+    """What a field has of which the source says nothing, or nothing any more."""
+    return "" if field.startswith(PARAMETER_PREFIX) else Tool._meta.get_field(field).get_default()  # type: ignore[union-attr]
+
+
+ENTITY = EmbeddedEntity(type="tool", model=ToolEmbedding, load_texts=load_texts)

@@ -1,0 +1,113 @@
+"""How an endpoint becomes a tool: which fields an import owns, and what operators' overrides make of them. Pure but for the
+model's choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from portal.tenancy.models import Sensitivity
+from tools.catalogue.parameter_descriptions import with_descriptions
+from tools.imports.formats.specs import EndpointSpec
+from tools.models import (
+    PARAMETER_PREFIX,
+    DescriptionSource,
+    Endpoint,
+    Lifecycle,
+    Source,
+    SourceKind,
+    Tool,
+    ToolType,
+    Visibility,
+)
+
+
+def endpoint_fields(spec: EndpointSpec) -> dict[str, Any]:
+    """The columns of Endpoint that a spec fills; always the same ones."""
+    return {
+        "key": spec.key,
+        "method": spec.method,
+        "path": spec.path,
+        "name": spec.name,
+        "title": spec.title,
+        "description": spec.description,
+        "tags": list(spec.tags),
+        "input_schema": spec.input_schema,
+        "output_schema": spec.output_schema,
+        "metadata": spec.metadata,
+        "deprecated": spec.deprecated,
+    }
+
+
+def tool_fields(
+    endpoint: EndpointSpec | Endpoint, source: Source, overrides: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The columns of Tool that a sync writes: what the source says, and over it the values of `overrides` by field (SYN-5).
+
+    A file of tools or a LightAPI description may say more of a tool than an API document can; only what is said is a field.
+    """
+    fields = {
+        "name": endpoint.name,
+        "description": endpoint.description,
+        "description_source": DescriptionSource.ENDPOINT_SYNC,
+        "tags": list(endpoint.tags),
+        "parameters": endpoint.input_schema,
+        "output": endpoint.output_schema,
+        "annotations": endpoint.metadata.get("annotations", {}),
+        "lifecycle": Lifecycle.DEPRECATED if endpoint.deprecated else Lifecycle.ACTIVE,
+        "routing_domain": "",
+        "sensitivity": Sensitivity.INTERNAL,
+        "source_protocol": source.kind,
+        "tool_type": ToolType.MCP if source.kind == SourceKind.MCP else ToolType.API,
+        "server": source.shown_title if source.kind != SourceKind.MANUAL else "",
+        **endpoint.metadata.get("tool", {}),
+    }
+    if not overrides:
+        return fields
+    texts = {
+        name.removeprefix(PARAMETER_PREFIX): value
+        for name, value in overrides.items()
+        if name.startswith(PARAMETER_PREFIX)
+    }
+    if texts:
+        fields["parameters"] = with_descriptions(fields["parameters"], texts)
+    # What the source no longer says stays the operator's all the same.
+    fields |= {name: value for name, value in overrides.items() if not name.startswith(PARAMETER_PREFIX)}
+    if "description" in overrides:
+        fields["description_source"] = DescriptionSource.MANUAL
+    return fields
+
+
+def is_said(field: str, endpoint: EndpointSpec | Endpoint, source: Source) -> bool:
+    """Whether the source says something of this field of an override."""
+    return field.startswith(PARAMETER_PREFIX) or field in tool_fields(endpoint, source)
+
+
+def unsaid_fields(before: EndpointSpec | Endpoint, after: EndpointSpec | Endpoint) -> dict[str, Any]:
+    """What a source spoke of `before` and no longer does, with what a tool has of which nothing is said."""
+    gone = before.metadata.get("tool", {}).keys() - after.metadata.get("tool", {}).keys() - _ALWAYS_SAID
+    return {name: Tool._meta.get_field(name).get_default() for name in gone}  # type: ignore[union-attr]
+
+
+_ALWAYS_SAID = {"routing_domain", "sensitivity", "lifecycle", "tool_type", "server", "source_protocol"}
+_CHOICES: dict[str, list[str]] = {
+    "sensitivity": Sensitivity.values,
+    "lifecycle": Lifecycle.values,
+    "visibility": Visibility.values,
+    "tool_type": ToolType.values,
+}
+_LENGTHS = {
+    "category": 100, "subcategory": 100, "routing_domain": 100, "semantic_namespace": 100, "owner": 200,
+    "server": 300, "source_protocol": 20,
+}  # fmt: skip
+
+
+def unfit(spec: EndpointSpec) -> str | None:
+    """Why no tool can be made of what a file says of it; a value that was quietly dropped could widen who sees the tool."""
+    for name, value in spec.metadata.get("tool", {}).items():
+        if name in _CHOICES and value not in _CHOICES[name]:
+            return f"its {name} {value!r} is none of {', '.join(_CHOICES[name])}"
+        if name in _LENGTHS and len(value) > _LENGTHS[name]:
+            return f"its {name} is longer than {_LENGTHS[name]} characters"
+    return None

@@ -1,0 +1,252 @@
+"""MCP servers as reusable connections (CAT-3): written by people, asked by syncs and by "Test connection".
+
+A server names what the installation allows and never holds it: the id of a command of MCP_COMMANDS_FILE, and for each HTTP
+header the environment variable with its value, which is read when the server is asked and goes nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db.models import RestrictedError
+from django.db.models.functions import Now
+
+from portal.http.bodies import unstorable
+from portal.tenancy.context import tenant_context
+from tools.catalogue.errors import Invalid, ManagedBySource
+from tools.catalogue.tools import catalogue_write
+from tools.imports.fetching import sandbox
+from tools.imports.fetching.http import FetchRefused, NotAsked, host_header
+from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.fetching.mcp.server import ToolList
+from tools.imports.formats.specs import DocumentRefused
+from tools.models import McpServer
+from tools.models.server import Health
+
+EDITABLE_FIELDS = frozenset({"slug", "title", "url", "command_id", "headers"})
+MAX_HEADERS = 20
+TEST_SECONDS = 10.0  # "Test connection": somebody is waiting
+_PARSE_SECONDS = 30.0  # so that they are answered within the minute that a request has
+ONE_WAY = "Give either a URL or a command, and not both."
+_CONNECTION = frozenset({"url", "command_id", "headers"})
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,199}")
+# The transport's own: to set them would break the conversation, or say something about another one.
+_NOT_THEIRS = {
+    "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host",
+    "keep-alive", "last-event-id", "mcp-protocol-version", "mcp-session-id", "te", "trailer", "transfer-encoding", "upgrade",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReport:
+    """What "Test connection" found. `error` is a sentence, and empty of a server that answered."""
+
+    reachable: bool
+    seconds: float
+    error: str = ""
+    protocol_version: str = ""
+    server_name: str = ""
+    server_version: str = ""
+    tools: tuple[str, ...] = ()  # by name, as an import would take them
+    warnings: tuple[str, ...] = ()
+
+
+def create_server(*, actor: str, **fields: Any) -> McpServer:
+    """Raises Invalid, NameTaken."""
+    server = McpServer(**_known(fields))
+    _validate(server, fields)
+    with catalogue_write(actor):
+        server.save(force_insert=True)
+    return server
+
+
+def update_server(*, pk: UUID, actor: str, **changes: Any) -> McpServer:
+    """Writes what differs. A changed connection is one that was not asked yet. Raises Invalid, NameTaken, and
+    McpServer.DoesNotExist."""
+    _known(changes)
+    with catalogue_write(actor):
+        server: McpServer = McpServer.objects.select_for_update().get(pk=pk)
+        changed = {name: value for name, value in changes.items() if getattr(server, name) != value}
+        if not changed:
+            return server
+        if changed.keys() & _CONNECTION:
+            changed |= {"health": Health.UNKNOWN, "last_error": ""}
+        for name, value in changed.items():
+            setattr(server, name, value)
+        _validate(server, changes)
+        server.updated_at = Now()
+        server.save(update_fields=[*changed, "updated_at"])
+    return server
+
+
+def delete_server(*, pk: UUID, actor: str) -> None:
+    """Raises ManagedBySource while sources are read from it, and McpServer.DoesNotExist."""
+    with catalogue_write(actor):
+        server = McpServer.objects.select_for_update().get(pk=pk)
+        try:
+            server.delete()
+        except RestrictedError:
+            sources = ", ".join(server.sources.values_list("slug", flat=True))
+            raise ManagedBySource(
+                f"{server} is where these sources are read: {sources}. Give them another server, or delete them first."
+            ) from None
+
+
+def ask(server: McpServer, *, seconds: float | None = None) -> ToolList:
+    """The tools of a server as it is now, and a note of its health. Takes up to `seconds`, or MCP_SECONDS, so it is better
+    called outside of a transaction. Raises FetchRefused."""
+    try:
+        found = (
+            mcp_server.from_url(server.url, secret_headers(server), seconds=seconds)
+            if server.url
+            else mcp_server.from_command(server.command_id, seconds=seconds)
+        )
+    except FetchRefused as refused:
+        note_health(server, error=str(refused))
+        raise
+    note_health(server)
+    return found
+
+
+def test_connection(server: McpServer) -> ServerReport:
+    """Asks a server for its tools and changes nothing but the note of its health."""
+    begun = time.monotonic()
+    try:
+        found = ask(server, seconds=TEST_SECONDS)
+        document = sandbox.parse("mcp", found.raw, name=server.slug, seconds=_PARSE_SECONDS)
+    except (FetchRefused, DocumentRefused) as refused:
+        return ServerReport(reachable=False, seconds=time.monotonic() - begun, error=str(refused))
+    said = json.loads(found.raw)
+    return ServerReport(
+        reachable=True,
+        seconds=time.monotonic() - begun,
+        protocol_version=said["protocolVersion"],
+        server_name=document.title,
+        server_version=document.version,
+        tools=tuple(endpoint.name for endpoint in document.endpoints),
+        warnings=(
+            *found.warnings,
+            *document.warnings,
+            *(f"{entry.operation} would be left out: {entry.reason}." for entry in document.left_out),
+        ),
+    )
+
+
+def note_health(server: McpServer, *, error: str = "") -> None:
+    """Keeps the outcome of asking a server, if it is still reached in the same way."""
+    noted: dict[str, Any] = (
+        {"health": Health.FAILING, "last_error": error}
+        if error
+        else {"health": Health.HEALTHY, "last_error": "", "synced_at": Now()}
+    )
+    with tenant_context(cast(UUID, server.tenant_id)):
+        McpServer.objects.filter(
+            pk=server.pk, url=server.url, command_id=server.command_id, headers=server.headers
+        ).update(**noted)
+
+
+def secret_headers(server: McpServer) -> dict[str, str]:
+    """The headers with their values, which are neither stored nor shown. Raises NotAsked."""
+    found = {}
+    for header, variable in server.headers.items():
+        if reason := _unfit_header(header, variable) or _unfit_url(server.url, server.headers):
+            raise NotAsked(reason)
+        value = os.environ.get(variable, "").strip()
+        if not value:
+            raise NotAsked(f"The header {header} needs {variable} in the portal's environment.")
+        if not (value.isascii() and value.isprintable()):
+            raise NotAsked(f"The value of {variable} cannot be a header: it has other than plain characters.")
+        _check_destination(server.url, variable)
+        found[header] = value
+    return found
+
+
+def _check_destination(url: str, variable: str) -> None:
+    """A variable may say in <its name>_HOSTS where its value may go. Raises NotAsked."""
+    hosts = os.environ.get(f"{variable}_HOSTS", "").replace(",", " ").split()
+    if hosts and urlsplit(url).hostname not in hosts:
+        raise NotAsked(f"{variable} may be sent only to {', '.join(hosts)} ({variable}_HOSTS).")
+
+
+def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
+    if unknown := fields.keys() - EDITABLE_FIELDS:
+        raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
+    return dict(fields)
+
+
+def _validate(server: McpServer, given: Mapping[str, Any]) -> None:
+    reasons = {name: unstorable(value) for name, value in given.items()}
+    if unfit := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
+        raise Invalid(unfit)
+    try:
+        server.clean_fields(exclude=["tenant", "url"])  # `_unfit_way` judges the URL, as whoever asks it does
+    except ValidationError as error:
+        raise Invalid(error.message_dict) from error
+    errors = {
+        "url": _unfit_way(server),
+        "command_id": _unfit_command(server),
+        "headers": _unfit_headers(server),
+    }
+    if found := {name: [reason] for name, reason in errors.items() if reason}:
+        raise Invalid(found)
+
+
+def _unfit_way(server: McpServer) -> str:
+    if bool(server.url) == bool(server.command_id):
+        return ONE_WAY
+    try:
+        if server.url:
+            host_header(server.url)
+    except FetchRefused as refused:
+        return str(refused)
+    return _unfit_url(server.url, server.headers) if server.url else ""
+
+
+def _unfit_command(server: McpServer) -> str:
+    if server.command_id:
+        try:
+            mcp_server.command(server.command_id)
+        except FetchRefused as refused:
+            return str(refused)
+    return ""
+
+
+def _unfit_headers(server: McpServer) -> str:
+    headers = server.headers
+    if not isinstance(headers, dict):
+        return "Must be a JSON object of header names and names of environment variables."
+    if headers and server.command_id:
+        return "Only a server with a URL is sent headers; a command's variables stand in MCP_COMMANDS_FILE."
+    if len(headers) > MAX_HEADERS or len({name.lower() for name in headers}) < len(headers):
+        return f"Give at most {MAX_HEADERS} headers, each once."
+    return next((reason for one in headers.items() if (reason := _unfit_header(*one))), "")
+
+
+def _unfit_header(header: str, variable: Any) -> str:
+    prefix = settings.MCP_SECRET_PREFIX
+    if not _HEADER.fullmatch(header):
+        return "The name of a header has letters, digits and dashes only."
+    if header.lower() in _NOT_THEIRS or header.lower().startswith("proxy-"):
+        return f"The header {header} is the portal's own."
+    if not isinstance(variable, str) or not _VARIABLE.fullmatch(variable) or not variable.startswith(prefix):
+        return f"The value of {header} must be the name of an environment variable that begins with {prefix}."
+    return ""
+
+
+def _unfit_url(url: str, headers: Any) -> str:
+    """A value that goes over an open line would be known to everybody on it."""
+    parts = urlsplit(url)
+    if headers and parts.scheme != "https" and parts.netloc not in settings.IMPORT_ALLOWED_HOSTS:
+        return "Headers are sent over https only, or to a host of IMPORT_ALLOWED_HOSTS."
+    return ""

@@ -1,0 +1,108 @@
+"""Every write to a source but its syncs (tools/imports/syncing/service.py). Each is one transaction of the current tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db.models.functions import Now
+
+from embeddings.queue import enqueue as wishes
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue.errors import Invalid
+from tools.catalogue.tools import catalogue_write
+from tools.imports.fetching.http import FetchRefused, host_header
+from tools.imports.syncing.store import INTERVALS, source_write
+from tools.models import McpServer, Schedule, Source, SourceKind, SyncState
+
+SETTINGS = ("title", "url", "server", "schedule", "auto_apply", "sync_wins")
+"""What a person may set of a source; `server` is a McpServer or None."""
+
+
+def update_source(*, pk: UUID, actor: str, **changes: Any) -> Source:
+    """Changes what a source is called, where and when it is read, and whether its syncs win over edits (SYN-5). What changes
+    nothing writes nothing. Raises Invalid, Source.DoesNotExist."""
+    if unknown := set(changes) - set(SETTINGS):
+        raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
+    with catalogue_write(actor):
+        source: Source = Source.objects.select_for_update().get(pk=pk)
+        read_at = source.server.slug if source.server else source.url
+        changed = [name for name, value in changes.items() if getattr(source, name) != value]
+        if not changed:
+            return source
+        for name in changed:
+            setattr(source, name, changes[name])
+        _validate(source, changed)
+        if {"schedule", "url", "server"} & set(changed):
+            interval = INTERVALS.get(Schedule(source.schedule))
+            source.next_sync_at = Now() + interval if interval else None
+        if {"url", "server"} & set(changed):
+            _leave(source, read_at, actor)
+        source.updated_at = Now()
+        source.save(update_fields=[*changed, "next_sync_at", "updated_at"])
+        source.refresh_from_db()
+    return source
+
+
+def _leave(source: Source, read_at: str, actor: str) -> None:
+    """What was read at an address that is no longer the source's is not applied, and no plan has a say in where it is read."""
+    waiting = source.syncs.filter(state=SyncState.PLANNED)
+    waiting.update(url="", server_uuid=None)
+    if read_at:
+        waiting.filter(document__name=read_at[:300]).update(
+            state=SyncState.DISCARDED, ended_at=Now(), ended_by=actor
+        )
+
+
+def _validate(source: Source, changed: list[str]) -> None:
+    try:
+        # What an address may be is decided by who asks it: Django would refuse a host without a dot, and take a password.
+        source.clean_fields(exclude={field.name for field in Source._meta.fields} - set(changed) | {"url"})
+    except ValidationError as error:
+        raise Invalid(error.message_dict) from error
+    check_address(source, changed)
+
+
+def check_address(source: Source, changed: Container[str]) -> None:
+    """Where the source is read, and that it can be. Raises Invalid."""
+    try:
+        if "url" in changed and source.url:
+            host_header(source.url)
+    except FetchRefused as refused:
+        raise Invalid({"url": [str(refused)]}) from None
+    server: McpServer | None = source.server
+    if source.kind == SourceKind.MANUAL:
+        said = [name for name in ("url", "server", "schedule") if name in changed and getattr(source, name)]
+        if said:
+            raise Invalid(
+                {name: ["A file of tools is imported, and not read from an address."] for name in said}
+            )
+        return
+    if server is not None and source.kind != SourceKind.MCP:
+        raise Invalid({"server": ["Only a source of kind MCP is read from an MCP server."]})
+    if server is not None and source.url:
+        other = "url" if "url" in changed else "server"
+        raise Invalid({other: ["A source has a URL or an MCP server, not both."]})
+    if source.schedule and not (source.url or server):
+        raise Invalid(
+            {
+                "schedule": [
+                    "The source has no address to be read from, so it cannot be read by itself. Give it a URL first."
+                ]
+            }
+        )
+
+
+def delete_source(*, pk: UUID, actor: str) -> int:
+    """Removes a source with its documents, syncs, endpoints and tools; returns how many tools went with it. Raises
+    Source.DoesNotExist, Busy."""
+    slug = Source.objects.values_list("slug", flat=True).get(pk=pk)
+    with source_write(slug, actor):
+        source = Source.objects.select_for_update().get(pk=pk)
+        # Locked in order, tool before embedding before task, as every write does.
+        ids = list(source.tools.order_by("pk").select_for_update().values_list("pk", flat=True))
+        wishes.forget(embedding.ENTITY.type, ids)
+        source.delete()
+    return len(ids)

@@ -1,0 +1,257 @@
+"""Every write to a tool. A service is one transaction of the current tenant, takes no request, and leaves the embedding
+pipeline and the search text in step with what it wrote. Overrides are decided in tools/catalogue/overrides.py, sources changed in
+tools/catalogue/sources.py, and imports write through tools/imports/syncing/apply.py; all use the same `put_in_step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import pghistory
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, OperationalError, transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from embeddings.models import Priority
+from embeddings.queue import enqueue as wishes
+from embeddings.queue.enqueue import Wish
+from portal.http.bodies import unstorable
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue.errors import Invalid, ManagedBySource, StaleVersion, translated
+from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
+from tools.catalogue.projection import tool_fields
+from tools.models import (
+    OVERRIDABLE_FIELDS,
+    PARAMETER_PREFIX,
+    DescriptionSource,
+    Endpoint,
+    ManualOverride,
+    Tool,
+)
+from tools.models.override import FIELD_LENGTH
+
+# What a person may set; everything else is identity, bookkeeping or another service's.
+EDITABLE_FIELDS = frozenset(
+    {
+        "name", "description", "tool_type", "category", "subcategory", "tags", "tech_stack", "use_cases",
+        "routing_domain", "semantic_namespace", "sensitivity", "target_personas", "parameters", "output", "annotations",
+        "semantic_weight", "visibility", "lifecycle", "owner", "official", "active", "core", "estimated_cost",
+    }
+)  # fmt: skip
+
+
+# What an endpoint-backed tool takes and gives is its source's; of the parameters, the descriptions may be overruled.
+_OF_THE_SOURCE = {
+    "parameters": "What this tool takes comes from its source and cannot be changed here. To say more of a parameter, "
+    "change its description (parameter_descriptions).",
+    "output": "What this tool gives back comes from its source and cannot be changed here. Say what you know of it in the "
+    "description.",
+}
+
+
+@contextmanager
+def catalogue_write(actor: str, **context: Any) -> Iterator[None]:
+    """One atomic write with its author in the history, and what else is to stand there; the database's refusals become
+    CatalogueErrors."""
+    try:
+        with transaction.atomic(), pghistory.context(actor=actor, **context):
+            yield
+    except (IntegrityError, OperationalError) as error:
+        known = translated(error)
+        if known is None:
+            raise
+        raise known from error
+
+
+def create_tool(*, actor: str, **fields: Any) -> Tool:
+    """A tool written by hand. Raises Invalid, NameTaken."""
+    unknown = set(fields) - EDITABLE_FIELDS - {"tool_id", "namespace", "source_protocol", "server"}
+    if unknown:
+        raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
+    tool = Tool(**fields, updated_by=actor)
+    _validate(tool, fields)
+    with catalogue_write(actor):
+        tool.search_text = embedding.search_text(tool)
+        tool.save(force_insert=True)
+        put_in_step([tool])
+    return tool
+
+
+def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, Any], actor: str) -> Tool:
+    """Saves a person's edit if the tool still has the version that they saw; an edit that changes nothing writes nothing.
+
+    `changes` holds fields, and in "parameter_descriptions" texts by name of parameter. Overwriting what the source of an
+    endpoint-backed tool says records a ManualOverride; writing the imported value itself removes it. Raises StaleVersion,
+    Invalid, and Tool.DoesNotExist.
+    """
+    unknown = set(changes) - EDITABLE_FIELDS - {"parameter_descriptions"}
+    if unknown:
+        raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
+    with catalogue_write(actor):
+        tool = _locked(pk)
+        if tool.version != expected_version:
+            raise StaleVersion(tool)
+        changed = {
+            name: value
+            for name, value in changes.items()
+            if name != "parameter_descriptions" and getattr(tool, name) != value
+        }
+        if tool.endpoint_id is not None and (refused := changed.keys() & _OF_THE_SOURCE.keys()):
+            raise Invalid({name: [_OF_THE_SOURCE[name]] for name in sorted(refused)})
+        for name, value in changed.items():
+            setattr(tool, name, value)
+        _validate(tool, changed)
+        texts = _changed_texts(tool, changes.get("parameter_descriptions", {}))
+        if not changed and not texts:
+            return tool
+        if texts:
+            tool.parameters = with_descriptions(tool.parameters, texts)
+        fields = {*changed, *(["parameters"] if texts else [])}
+        if tool.endpoint is not None:
+            edits = {**changed, **{f"{PARAMETER_PREFIX}{name}": text for name, text in texts.items()}}
+            fields |= _overrule(tool, edits, actor)
+            if "active" in changed:
+                # From here on it is the operator's word, whatever its endpoint does.
+                Endpoint.objects.filter(pk=tool.endpoint_id, took_tool_down=True).update(took_tool_down=False)
+        save_tools({tool: fields}, actor)
+    return tool
+
+
+def delete_tool(*, pk: UUID, actor: str, expected_version: int | None = None) -> None:
+    """Removes a tool with its vectors and tasks; its history stays. Raises StaleVersion, and ManagedBySource for an
+    endpoint-backed one, which is deactivated instead, because the next sync would only bring it back."""
+    with catalogue_write(actor):
+        tool = _locked(pk)
+        if expected_version is not None and tool.version != expected_version:
+            raise StaleVersion(tool)
+        if tool.endpoint_id is not None:
+            raise ManagedBySource(
+                f"{tool.name} comes from the source {tool.source}, whose next sync would bring it back. Deactivate it instead."
+            )
+        wishes.forget(embedding.ENTITY.type, [pk])
+        tool.delete()
+
+
+def refresh_embeddings(*, pks: Iterable[UUID]) -> int:
+    """Asks for new vectors of these tools (Refresh Embedding); returns how many have a task now. Safe to repeat."""
+    with catalogue_write("Refresh Embedding"):
+        # Locked, because an edit in between would leave the embedding waiting for a text that is gone.
+        tools = list(
+            Tool.objects.filter(pk__in=list(pks), active=True)
+            .order_by("pk").select_for_update().prefetch_related("endpoint", "source")
+        )  # fmt: skip
+        return put_in_step(tools, refresh=True)
+
+
+def put_in_step(tools: Sequence[Tool], *, refresh: bool = False, priority: Priority = Priority.EDIT) -> int:
+    """Makes the embeddings follow the tools, in the caller's transaction (EMB-2). The tools carry endpoint and source."""
+    return wishes.want(
+        embedding.ENTITY,
+        [
+            Wish(tool.pk, embedding.source_text(tool), active=tool.active, version=tool.version)
+            for tool in tools
+        ],
+        refresh=refresh,
+        priority=priority,
+    )
+
+
+def _locked(pk: UUID) -> Tool:
+    # Without a join to endpoint and source: whoever waited for a sync here must read them anew, not as they were before.
+    tool: Tool = Tool.objects.select_for_update().get(pk=pk)
+    return tool
+
+
+def _validate(tool: Tool, given: Mapping[str, Any]) -> None:
+    """Every door comes through here: a NUL in a form's JSON is refused like one in a body of the API."""
+    reasons = {name: unstorable(value) for name, value in given.items()}
+    if unfit := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
+        raise Invalid(unfit)
+    try:
+        tool.clean_fields(exclude=["tenant", "source", "endpoint"])
+        _check_schema(tool)
+    except ValidationError as error:
+        raise Invalid(error.message_dict) from error
+
+
+def _check_schema(tool: Tool) -> None:
+    for field in ("parameters", "annotations"):
+        if not isinstance(getattr(tool, field), dict):
+            raise ValidationError({field: ["Must be a JSON object."]})
+    if tool.output is not None and not isinstance(tool.output, dict):
+        raise ValidationError({"output": ["Must be a JSON object."]})
+
+
+def _changed_texts(tool: Tool, given: Any) -> dict[str, str]:
+    """The descriptions of parameters that differ from what the tool has. Raises Invalid."""
+    known = parameter_descriptions(tool.parameters)
+    if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in given.values()):
+        raise Invalid({"parameter_descriptions": ["Must be an object of texts by name of parameter."]})
+    unfit = [f"There is no parameter “{name}”." for name in given if name not in known]
+    unfit += [
+        f"The description of “{name}” {reason}."
+        for name, text in given.items()
+        if (reason := unstorable(text))
+    ]
+    if tool.endpoint_id is not None:
+        most = FIELD_LENGTH - len(PARAMETER_PREFIX)
+        unfit += [
+            f"“{name[:60]}…” has too long a name: at most {most} characters can be told apart."
+            for name, text in given.items()
+            if len(name) > most and text != known.get(name)
+        ]
+    if unfit:
+        raise Invalid({"parameter_descriptions": unfit})
+    return {name: text for name, text in given.items() if text != known[name]}
+
+
+def _overrule(tool: Tool, edits: Mapping[str, Any], actor: str) -> set[str]:
+    """Records or removes the override of each edited field; returns the columns that follow.
+
+    A field of which the source says nothing is recorded as well, since its next version may say something; and so is an edit
+    under a source whose syncs win, which lasts until the next one.
+    """
+    imported = embedding.imported_values(tool.endpoint, tool.source)
+    overrides = dict(ManualOverride.objects.filter(tool=tool).values_list("field", "value"))
+    unsaid = {*OVERRIDABLE_FIELDS, *overrides} - imported.keys()
+    imported |= {field: embedding.unsaid_value(field) for field in unsaid}
+    edited = {field: value for field, value in edits.items() if field in imported}
+    for field, value in edited.items():
+        if value == imported[field]:
+            overrides.pop(field, None)
+        else:
+            overrides[field] = value
+    ManualOverride.objects.filter(tool=tool, field__in=edited.keys() - overrides.keys()).delete()
+    for field in edited.keys() & overrides.keys():
+        ManualOverride.objects.update_or_create(
+            tool=tool,
+            field=field,
+            defaults={
+                "value": edited[field], "imported_value": imported[field], "made_by": actor, "made_at": Now(),
+            },
+        )  # fmt: skip
+    if any(field.startswith(PARAMETER_PREFIX) for field in edited):
+        tool.parameters = tool_fields(tool.endpoint, tool.source, overrides)["parameters"]
+    if "description" in edited:
+        tool.description_source = (
+            DescriptionSource.MANUAL if "description" in overrides else DescriptionSource.ENDPOINT_SYNC
+        )
+        return {"description_source"}
+    return set()
+
+
+def save_tools(fields: Mapping[Tool, Collection[str]], actor: str) -> None:
+    """Writes these fields of locked tools, and what follows from them, with a raised version (EMB-2)."""
+    for tool, names in fields.items():
+        tool.search_text = embedding.search_text(tool)
+        values = {name: getattr(tool, name) for name in {*names, "search_text"}}
+        Tool.objects.filter(pk=tool.pk, version=tool.version).update(
+            **values, version=F("version") + 1, updated_at=Now(), updated_by=actor
+        )
+        tool.version += 1
+        tool.updated_by = actor
+    put_in_step(list(fields))

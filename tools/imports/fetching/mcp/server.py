@@ -1,0 +1,122 @@
+"""The way to an MCP server: a streamable HTTP URL, or the id of a command that the installation allows (CAT-3, SEC-2).
+
+What a person or the database says never becomes a command: an id only chooses one of MCP_COMMANDS_FILE, which is written
+where the portal is deployed. It looks like this, and `environment` names variables of the portal's own environment:
+
+    {"time": {"command": ["uvx", "mcp-server-time"], "environment": ["TZ"]}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+
+from tools.imports.fetching.http import UNREACHABLE, FetchRefused, NotAsked, TooSlow, host_header
+
+# Beyond its own time the child may need some to end the server: SDK and system give it a few seconds each.
+_SECONDS_TO_END = 15
+_IDLE = "15min"  # more than the highest MCP_SECONDS
+_OWN_ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    """What a server answered, all pages, in the form that mcp_tools.py reads, and what was odd about the way."""
+
+    raw: bytes
+    warnings: tuple[str, ...]
+
+
+def from_url(url: str, headers: Mapping[str, str] | None = None, *, seconds: float | None = None) -> ToolList:
+    """The tools of a server over streamable HTTP, which is sent these headers. `seconds` is less than MCP_SECONDS for who
+    cannot wait so long. Raises FetchRefused."""
+    host_header(url)
+    return _ask({"url": url, "headers": dict(headers or {}), "environment": {}}, seconds)
+
+
+def from_command(command_id: str, *, seconds: float | None = None) -> ToolList:
+    """The tools of a server that is started for this, over stdio. Raises FetchRefused."""
+    chosen = command(command_id)
+    missing = [name for name in chosen["environment"] if name not in os.environ]
+    if missing:
+        raise NotAsked(
+            f"The MCP command {command_id} needs {', '.join(missing)} in the portal's environment."
+        )
+    environment = {name: os.environ[name] for name in chosen["environment"]}
+    return _ask({"command": chosen["command"], "headers": {}, "environment": environment}, seconds)
+
+
+def command(command_id: str) -> dict[str, list[str]]:
+    """An entry of the allow list. Raises NotAsked."""
+    allowed = commands()
+    if command_id not in allowed:
+        known = f"there is {', '.join(sorted(allowed))}" if allowed else "none is allowed here"
+        raise NotAsked(f"There is no MCP command {command_id!r}: {known} (MCP_COMMANDS_FILE).")
+    return allowed[command_id]
+
+
+def commands() -> dict[str, dict[str, list[str]]]:
+    """The allow list by id. Raises NotAsked for a file that is none."""
+    path = settings.MCP_COMMANDS_FILE
+    if not path:
+        return {}
+    try:
+        listed = json.loads(Path(path).read_text("utf-8"))
+        return {str(name): _entry(entry) for name, entry in listed.items()}
+    except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
+        raise NotAsked(f"MCP_COMMANDS_FILE cannot be used: {error}.") from None
+
+
+def _entry(entry: dict[str, Any]) -> dict[str, list[str]]:
+    command, environment = entry["command"], entry.get("environment", [])
+    for words in (command, environment):
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise TypeError("command and environment must be lists of texts")
+    if not command:
+        raise ValueError("a command is empty")
+    return {"command": command, "environment": environment}
+
+
+def _ask(way: dict[str, Any], seconds: float | None) -> ToolList:
+    seconds = min(seconds or settings.MCP_SECONDS, settings.MCP_SECONDS)
+    if connection.in_atomic_block:
+        with connection.cursor() as cursor:
+            # The request of a page is a transaction, and would be cut off for doing nothing.
+            cursor.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [_IDLE])
+    asked = {
+        **way, "seconds": seconds, "allowed_hosts": settings.IMPORT_ALLOWED_HOSTS,
+        "unreachable": UNREACHABLE,
+    }  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-m", "tools.imports.fetching.mcp.session"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=Path(__file__).resolve().parents[4],
+        # The portal's environment holds its secrets.
+        env={name: os.environ[name] for name in _OWN_ENVIRONMENT if name in os.environ},
+        start_new_session=True,
+    ) as child:  # fmt: skip
+        try:
+            out, _ = child.communicate(json.dumps(asked).encode(), seconds + _SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            raise TooSlow(f"The server did not answer within {seconds:g} s.") from None
+        finally:
+            if child.returncode is None:
+                # The child and the server that it has started, which are one group.
+                os.killpg(child.pid, signal.SIGKILL)
+    if child.returncode == 3:
+        raise FetchRefused(out.decode())
+    if child.returncode == 4:
+        raise TooSlow(out.decode())
+    if child.returncode:
+        raise FetchRefused("The server's answer could not be read within the limits of memory and time.")
+    warnings, _, raw = out.partition(b"\n")
+    return ToolList(raw, tuple(json.loads(warnings)))

@@ -1,0 +1,264 @@
+"""Asks an MCP server for its tools, every page to the end, by the official SDK (SYN-2).
+
+A program of its own (`python -m tools.imports.fetching.mcp.session`), because it runs a stranger's server or talks to one: the portal
+gives it a time, and it knows nothing of Django and none of the portal's secrets. Reads one JSON object from stdin, which
+mcp_server.py makes. Writes to stdout a JSON list of warnings on one line and then the tools in the form that mcp_tools.py
+reads; or a sentence, and exits with 3, or with 4 where its time was up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpcore2
+import httpx2
+from anyio.abc import ObjectReceiveStream
+from mcp import ClientSession, MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import SessionMessage
+from mcp.types import Implementation, JSONRPCNotification
+from pydantic import ValidationError
+
+from portal.outbound.addresses import Forbidden
+from tools.imports.fetching.mcp.conversation import MAX_BYTES, Masks, Refused, TooSlow, Wire, too_large
+from tools.imports.fetching.mcp.http import streamable_http
+from tools.imports.fetching.mcp.stdio import end_all_descendants, own_all_descendants, stdio
+from tools.imports.formats.specs import JsonObject
+from tools.imports.formats.texts import cut, one_line, without_controls
+
+REFUSED, TOO_SLOW = 3, 4
+MAX_PAGES = 500
+MAX_READINGS = 5
+MEMORY_BYTES = 1_000_000_000
+# Of a server that is started, too: bytes of memory that it writes to, of a file, and of what is left when it crashes, which
+# would hold the secrets.
+_LIMITS = {resource.RLIMIT_DATA: 4_000_000_000, resource.RLIMIT_FSIZE: 1_000_000_000, resource.RLIMIT_CORE: 0}
+_LAST_WORDS = 400
+# Of variables of a command: the values of others, such as a time zone, may well be part of a tool's text.
+_SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
+_CONNECTION_CLOSED, _PARSE_ERROR = -32000, -32700
+# Always the same, since some servers show more tools to clients that can do more.
+_CLIENT = Implementation(name="tool-portal", version="1")
+
+
+class _Listening(ObjectReceiveStream[SessionMessage | Exception]):
+    """A server's messages in the order in which they came, which is the order in which its list changed."""
+
+    def __init__(self, stream: Any, wire: Wire) -> None:
+        self._stream, self._wire = stream, wire
+
+    async def receive(self) -> SessionMessage | Exception:
+        item: SessionMessage | Exception = await self._stream.receive()
+        if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCNotification):
+            self._wire.changes += item.message.method == "notifications/tools/list_changed"
+        return item
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+@asynccontextmanager
+async def _streams(connection: JsonObject, wire: Wire) -> AsyncIterator[Any]:
+    if url := connection.get("url"):
+        _bound_memory()
+        async with streamable_http(url, connection["headers"], connection["allowed_hosts"], wire) as streams:
+            yield streams
+        return
+    async with stdio(connection["command"], connection["environment"], wire) as streams:
+        # The server's answer is read in this process; the server itself has begun and is not bound by this.
+        _bound_memory()
+        yield streams
+
+
+def _bound_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+async def read_list(connection: JsonObject, wire: Wire) -> JsonObject:
+    """{serverInfo, protocolVersion, pages}. Raises Refused, and whatever the SDK makes of a server's faults."""
+    async with _streams(connection, wire) as (read, write):
+        dispatcher = JSONRPCDispatcher(_Listening(read, wire), write)
+        async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
+            try:
+                started = await session.initialize()
+            except ValidationError:
+                raise Refused("The server's first answer is not one that MCP knows.") from None
+            except RuntimeError as error:
+                raise Refused(f"{one_line(wire.masks(str(error)), limit=300)}.") from None
+            pages: list[JsonObject] = [{"tools": []}]
+            if started.capabilities.tools is not None:
+                pages = await _one_list(dispatcher, started.protocol_version, wire)
+            return {
+                "serverInfo": started.server_info.model_dump(mode="json", by_alias=True, exclude_none=True),
+                "protocolVersion": started.protocol_version,
+                "pages": pages,
+            }
+
+
+async def _one_list(dispatcher: JSONRPCDispatcher[Any], version: str, wire: Wire) -> list[JsonObject]:
+    """All pages of one list: read anew when the server says that it changed between two of them."""
+    for _ in range(MAX_READINGS):
+        before = wire.changes
+        try:
+            pages = await _all_pages(dispatcher, version, wire)
+        except Refused:
+            # A cursor of the old list may be none of the new one.
+            if wire.changes == before:
+                raise
+        else:
+            if len(pages) == 1 or wire.changes == before:
+                return pages
+    raise Refused("The server's list changed each time while it was read. Try again later.")
+
+
+async def _all_pages(dispatcher: JSONRPCDispatcher[Any], version: str, wire: Wire) -> list[JsonObject]:
+    """Asked below the SDK's session, whose types refuse a whole list for one odd tool in it."""
+    pages: list[JsonObject] = []
+    cursors: set[str] = set()
+    parameters: JsonObject = {}
+    while True:
+        try:
+            page = await dispatcher.send_raw_request(
+                "tools/list", parameters, {"headers": {"mcp-protocol-version": version}}
+            )
+        except MCPError as error:
+            if wire.status or error.error.code == _CONNECTION_CLOSED:
+                raise
+            what = f"Page {len(pages) + 1} of the list" if pages else "The list"
+            raise Refused(f"{what} was answered with an error: {_said(error, wire)}.") from None
+        pages.append(page)
+        cursor = page.get("nextCursor")
+        if not cursor:
+            return pages
+        if not isinstance(cursor, str):
+            raise Refused(f"Page {len(pages)} of the list names the next one by something that is no text.")
+        if cursor in cursors or len(pages) >= MAX_PAGES:
+            raise Refused(
+                f"The list does not end: after {len(pages)} pages its next one is one that was read already."
+                if cursor in cursors
+                else f"The list has more than {MAX_PAGES} pages."
+            )
+        cursors.add(cursor)
+        parameters = {"cursor": cursor}
+
+
+def _said(error: MCPError, wire: Wire) -> str:
+    if error.error.code == _PARSE_ERROR:
+        # The SDK's words for it hold a piece of the answer, which may be half of a secret.
+        return f"it is no JSON that can be read ({_PARSE_ERROR})"
+    return f"{one_line(wire.masks(error.error.message), limit=300)} ({error.error.code})"
+
+
+def _causes(error: BaseException) -> Iterable[BaseException]:
+    """An error, those that a group of it holds, and what each was made of."""
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _causes(inner)
+    elif error.__cause__ is not None:
+        yield from _causes(error.__cause__)
+    elif error.__context__ is not None:
+        yield from _causes(error.__context__)
+
+
+def _refused(error: BaseException, connection: JsonObject, wire: Wire) -> Refused:
+    if wire.fault is not None:
+        return wire.fault
+    causes = list(_causes(error))
+    for cause in causes:
+        if isinstance(cause, Refused):
+            return cause
+        if isinstance(cause, MemoryError):
+            return too_large()
+        if connection.get("url") and isinstance(
+            cause,
+            Forbidden
+            | httpx2.InvalidURL
+            | httpx2.NetworkError
+            | httpx2.ConnectTimeout
+            | httpcore2.NetworkError,
+        ):
+            return Refused(connection["unreachable"])
+    errors = [cause for cause in causes if isinstance(cause, MCPError)]
+    if wire.status:
+        hint = " Check the headers that it is sent." if wire.status in {401, 403} else ""
+        return Refused(f"The server answered {wire.status} instead of the list.{hint}")
+    for one in errors:
+        if one.error.code != _CONNECTION_CLOSED:
+            return Refused(f"The server refused: {_said(one, wire)}.")
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        if connection.get("url") and not wire.reached:
+            return Refused(connection["unreachable"])
+        return TooSlow(f"The server did not answer within {connection['seconds']:g} s.{_last_words(wire)}")
+    return Refused(f"The server ended before it had answered.{_last_words(wire)}")
+
+
+def _last_words(wire: Wire) -> str:
+    """What the server wrote last to its standard error, without the values that it was given."""
+    text = wire.masks(wire.last_words.decode(errors="replace"))
+    lines = [one_line(without_controls(line)[0], limit=_LAST_WORDS) for line in text.splitlines()]
+    shown = " / ".join([line for line in lines if line][-3:])
+    return f" Its last words: {cut(shown, _LAST_WORDS)}" if shown else ""
+
+
+def _as_document(found: JsonObject) -> str:
+    """The list as it is stored: readable, unless that would make it too large to be read again."""
+    document = json.dumps(found, ensure_ascii=False, indent=1)
+    return (
+        document
+        if len(document.encode(errors="replace")) <= MAX_BYTES
+        else json.dumps(found, ensure_ascii=False)
+    )
+
+
+def main() -> int:
+    connection: JsonObject = json.load(sys.stdin)
+    headers, environment = connection["headers"], connection["environment"]
+    wire = Wire(Masks([*headers.values(), *environment.values()]))
+    secrets = Masks(
+        [*headers.values(), *(value for name, value in environment.items() if _SECRET_NAME.search(name))]
+    )
+
+    async def within_the_time() -> JsonObject:
+        with anyio.fail_after(connection["seconds"]):
+            return await read_list(connection, wire)
+
+    own_all_descendants()
+    for limit, most in _LIMITS.items():
+        resource.setrlimit(limit, (most, most))
+    try:
+        said = _as_document(anyio.run(within_the_time))
+    except BaseException as error:  # noqa: BLE001 - whatever the SDK raises, in groups or alone, becomes a sentence
+        refused = _refused(error, connection, wire)
+        sys.stdout.buffer.write(str(refused).encode(errors="replace"))
+        return TOO_SLOW if isinstance(refused, TooSlow) else REFUSED
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end_all_descendants()
+    document = secrets(said)
+    warnings = []
+    if wire.stray:
+        warnings.append(
+            f"The server wrote {wire.stray:,} other lines among its answers; the first: {wire.first_stray}"
+        )
+    if document != said:
+        warnings.append(
+            "The server repeated a secret that it was given in its list; *** stands there instead."
+        )
+    sys.stdout.buffer.write(json.dumps(warnings).encode() + b"\n" + document.encode(errors="replace"))
+    return 0
+
+
+if __name__ == "__main__":
+    import logging
+
+    logging.disable()
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""An MCP server over stdio: its process from start to end, and its lines.
+
+A transport of its own for the SDK's session, because the SDK's keeps a line of any length, and leaves to themselves the
+processes that a server started and did not end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import Process
+from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from tools.imports.fetching.mcp.conversation import Refused, Wire, mended
+from tools.imports.formats.texts import one_line, without_controls
+
+_SECONDS_TO_END = 1.0  # for each of: by itself, once its input is closed; when told to; when killed
+_LAST_WORDS = 64 * 1024
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PARENT = re.compile(r"\) . (\d+) ")
+
+Streams = tuple[Any, Any]
+
+
+def own_all_descendants() -> None:
+    """Whatever a server starts becomes this process's child when its own parent ends; and this process is interrupted,
+    so that it ends them, when the portal's dies."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would not hear it
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
+
+
+def end_all_descendants() -> None:
+    """Kills and reaps what is left of them."""
+    while children := list(_children()):
+        for child in children:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.01)
+
+
+def _children() -> Iterator[int]:
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = _PARENT.search(entry.read_text(errors="replace"))
+            if parent and int(parent[1]) == os.getpid():
+                yield int(entry.parent.name)
+
+
+@asynccontextmanager
+async def stdio(command: list[str], environment: dict[str, str], wire: Wire) -> AsyncIterator[Streams]:
+    """The streams of a session with the server that `command` starts, in an empty folder. Raises Refused."""
+    with tempfile.TemporaryDirectory(prefix="mcp-", ignore_cleanup_errors=True) as folder:
+        try:
+            process = await anyio.open_process(command, env={**os.environ, **environment}, cwd=folder)
+        except (OSError, ValueError) as error:
+            said = getattr(error, "strerror", None) or error
+            raise Refused(f"The server cannot be started: {said}.") from None
+        heard, to_read = anyio.create_memory_object_stream[SessionMessage | Exception]()
+        to_write, said_by_us = anyio.create_memory_object_stream[SessionMessage]()
+        try:
+            async with anyio.create_task_group() as tasks, to_read, to_write:
+                tasks.start_soon(_keep_last_words, process.stderr, wire)
+                tasks.start_soon(_read, process.stdout, heard, wire)
+                tasks.start_soon(_write, process.stdin, said_by_us)
+                yield to_read, to_write
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _end(process)
+                with anyio.move_on_after(_SECONDS_TO_END):
+                    await _keep_last_words(process.stderr, wire)  # what it wrote as it ended
+
+
+async def _read(stdout: Any, heard: Any, wire: Wire) -> None:
+    async with heard:
+        async for line in _lines(stdout, wire):
+            if message := _message(line, wire):
+                with suppress(anyio.BrokenResourceError):
+                    await heard.send(message)
+
+
+async def _lines(stdout: Any, wire: Wire) -> AsyncIterator[bytes]:
+    begun: list[bytes] = []
+    async for chunk in stdout:
+        wire.heard(chunk)
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            yield b"".join((*begun, line))
+            begun.clear()
+        begun.append(rest)
+
+
+def _message(line: bytes, wire: Wire) -> SessionMessage | None:
+    """The message of a line, also behind chatter that had no line end; other lines are counted. Raises Refused for an
+    answer that cannot be read, since nothing else would come."""
+    chatter, brace, rest = line.partition(b"{")
+    message = None
+    if brace:
+        try:
+            message = SessionMessage(
+                jsonrpc_message_adapter.validate_json(mended(brace + rest), by_name=False)
+            )
+        except ValidationError as error:
+            if b'"jsonrpc"' in rest and not chatter.strip():
+                raise Refused(f"The server's answer cannot be read: {error.errors()[0]['msg']}.") from None
+    if message is None or chatter.strip():
+        wire.stray += 1
+        if not wire.first_stray:
+            text = wire.masks((chatter if message else line)[:10_000].decode(errors="replace"))
+            wire.first_stray = one_line(without_controls(text)[0], limit=200)
+    return message
+
+
+async def _write(stdin: Any, said_by_us: Any) -> None:
+    # A server that has closed its input has ended, which the reader sees.
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        async for item in said_by_us:
+            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await stdin.send(text.encode() + b"\n")
+
+
+async def _keep_last_words(stderr: Any, wire: Wire) -> None:
+    with suppress(anyio.ClosedResourceError):
+        async for chunk in stderr:
+            wire.last_words = (wire.last_words + chunk)[-_LAST_WORDS:]
+
+
+async def _end(process: Process) -> None:
+    stdin: Any = process.stdin
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        await stdin.aclose()
+    for end in (None, process.terminate, process.kill):
+        if end is not None:
+            with suppress(ProcessLookupError):
+                end()
+        with anyio.move_on_after(_SECONDS_TO_END):
+            # Asked again and again, since `wait()` also waits for whoever inherited the pipes.
+            while process.returncode is None:  # noqa: ASYNC110
+                await anyio.sleep(0.02)
+            return

@@ -1,0 +1,273 @@
+"""One tool of an export as unsaved rows: every field fits its column, and what is not given is as the portal makes it.
+
+Whatever does not fit is a ValueError that says so in half a sentence, for a file may have been edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
+from django.core.validators import URLValidator
+from django.db import models
+
+from portal.http.bodies import unstorable
+from tools.catalogue.projection import unfit
+from tools.imports.files import export as exports
+from tools.imports.formats import tool_files as jsonl
+from tools.imports.formats.openapi.document import MAX_KEY_BYTES
+from tools.imports.formats.specs import EndpointSpec
+from tools.imports.syncing import layers
+from tools.imports.syncing.plan import spec_of
+from tools.models import (
+    OVERRIDABLE_FIELDS,
+    PARAMETER_PREFIX,
+    Endpoint,
+    Layer,
+    ManualOverride,
+    McpServer,
+    Source,
+    Tool,
+)
+
+ToolKey = tuple[str, str]  # namespace and tool_id
+R = TypeVar("R", bound=models.Model)
+_SAID = {models.BooleanField: "true or false", models.FloatField: "a number", models.DecimalField: "a number",
+         models.DateTimeField: "a moment with its time zone, like 2026-01-31T12:00:00+00:00", ArrayField: "a list of texts"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a file says of one tool. `source` is a row of its own for each entry, with its `server`; the rows are not saved and
+    do not refer to each other yet."""
+
+    place: str
+    tool: Tool
+    source: Source | None
+    server: McpServer | None
+    endpoint: Endpoint | None
+    overrides: tuple[ManualOverride, ...]
+
+    @property
+    def key(self) -> ToolKey:
+        """What the tool is known by."""
+        return self.tool.namespace, self.tool.tool_id
+
+    @property
+    def name(self) -> str:
+        """How people call the tool in a list of conflicts."""
+        return "/".join(self.key)
+
+    def is_same_as(self, tool: Tool) -> bool:
+        """Whether a stored tool (of `exports.with_all`) is what the entry says, the settings of its source aside."""
+        return (
+            exports.values(self.tool, exports.TOOL_FIELDS) == exports.values(tool, exports.TOOL_FIELDS)
+            and _slug(self.source) == _slug(tool.source)
+            and _values(self.endpoint) == _values(tool.endpoint)
+            and exports.overrides(self.overrides) == exports.overrides(tool.overrides.all())
+        )
+
+
+def _slug(source: Source | None) -> str:
+    return source.slug if source else ""
+
+
+def _values(endpoint: Endpoint | None) -> dict[str, Any]:
+    return exports.values(endpoint, exports.ENDPOINT_FIELDS) if endpoint else {}
+
+
+def read(place: str, value: Mapping[str, Any], *, namespace: str) -> Entry:
+    """The entry at a place of a file; `namespace` is that of a tool that names none. Raises ValueError."""
+    if reason := unstorable(value):
+        raise ValueError(reason)
+    parts = {name: value.get(name) for name in ("source", "endpoint", "overrides")}
+    own = {name: one for name, one in value.items() if name not in parts}
+    tool = _row(Tool, exports.TOOL_FIELDS, {"namespace": namespace, "name": own.get("tool_id"), **own}, "")
+    for name in ("tool_id", "name", "namespace"):
+        if not getattr(tool, name).strip():
+            raise ValueError(f"has an empty {name}")
+    for name in ("parameters", "annotations", "output"):
+        if not isinstance(getattr(tool, name), dict) and (name, getattr(tool, name)) != ("output", None):
+            raise ValueError(f"the field {name} is not a JSON object")
+    source, server = _source(parts["source"])
+    endpoint = None if parts["endpoint"] is None else _endpoint(_mapping(parts["endpoint"], "endpoint"))
+    if endpoint is not None and source is None:
+        raise ValueError("has an endpoint and no source that it is of")
+    if not isinstance(given := parts["overrides"] or [], list):
+        raise ValueError("has overrides that are not a list")
+    overrides = tuple(_override(_mapping(one, "override")) for one in given)
+    if overrides and endpoint is None:
+        raise ValueError("has overrides and no endpoint that they are over")
+    if len({one.field for one in overrides}) < len(overrides):
+        raise ValueError("has two overrides of one field")
+    return Entry(place, tool, source, server, endpoint, overrides)
+
+
+def _source(given: Any) -> tuple[Source | None, McpServer | None]:
+    if given is None:
+        return None, None
+    said = dict(_mapping(given, "source"))
+    server = said.pop("server", None)
+    source = _row(Source, exports.SOURCE_FIELDS, said, "source.")
+    if not source.slug or not source.kind:
+        raise ValueError("has a source without a slug or a kind")
+    if source.url and not source.url.startswith(("http://", "https://")):
+        raise ValueError("the field source.url is no address of HTTP")
+    if server is None:
+        return source, None
+    return source, _row(McpServer, exports.SERVER_FIELDS, _mapping(server, "source.server"), "source.server.")
+
+
+def _endpoint(given: Mapping[str, Any]) -> Endpoint:
+    endpoint = _row(Endpoint, exports.ENDPOINT_FIELDS, {"input_schema": {}, **given}, "endpoint.")
+    if not 0 < len(endpoint.key.encode()) <= MAX_KEY_BYTES:
+        raise ValueError(f"has an endpoint.key that is empty, or longer than {MAX_KEY_BYTES:,} bytes")
+    spec = _spec(endpoint, "endpoint")
+    if not isinstance(endpoint.layers, dict):
+        raise ValueError("the field endpoint.layers is not a JSON object")
+    for layer, said in endpoint.layers.items():
+        if layer not in Layer.values:
+            raise ValueError(
+                f"has endpoint.layers with {layer!r}, which is none of {', '.join(Layer.values)}"
+            )
+        where = f"endpoint.layers.{layer}"
+        if missing := set(_SPEC_FIELDS) - _mapping(said, where).keys():
+            raise ValueError(f"has {where} without {', '.join(sorted(missing))}")
+        _spec(_row(Endpoint, _SPEC_FIELDS, said, f"{where}."), where)
+    if not endpoint.content_hash:
+        endpoint.content_hash = (
+            layers.content_hash(spec, endpoint.layers) if endpoint.layers else spec.content_hash()
+        )
+    return endpoint
+
+
+_SPEC_FIELDS = tuple(EndpointSpec.__dataclass_fields__)
+
+
+def _spec(row: Endpoint, where: str) -> EndpointSpec:
+    """What the endpoint, or a layer of it, says."""
+    if not isinstance(row.tags, list) or not all(isinstance(tag, str) for tag in row.tags):
+        raise ValueError(f"the field {where}.tags is not a list of texts")
+    said = {
+        "input_schema": row.input_schema,
+        "output_schema": row.output_schema or {},
+        "metadata": row.metadata,
+    }
+    for name in ("tool", "annotations", "routing", "call"):
+        said[f"metadata.{name}"] = _mapping(row.metadata, f"{where}.metadata").get(name, {})
+    for name, value in said.items():
+        _mapping(value, f"{where}.{name}")
+    _check_tool(row.metadata.get("tool", {}), f"{where}.metadata.tool.")
+    _check_metadata(row.metadata, f"{where}.metadata")
+    spec = spec_of(row)
+    if reason := unfit(spec):
+        raise ValueError(reason)
+    return spec
+
+
+def _check_tool(said: Mapping[str, Any], where: str) -> None:
+    """What a sync writes into the tool must be what an import could have said of it. Raises ValueError."""
+    for name, value in said.items():
+        if name not in jsonl.OF_A_TOOL:
+            raise ValueError(f"the field {where}{name} is none that a source says of a tool")
+        _fitting(Tool, name, value, where)
+
+
+def _check_metadata(said: Mapping[str, Any], where: str) -> None:
+    """What later plans of the source read. Raises ValueError."""
+    for name in ("operation_id", "endpoint_id", "base_path", "profile"):
+        if not isinstance(said.get(name, ""), str):
+            raise ValueError(f"the field {where}.{name} is not a text")
+    words = said.get("routing", {}).get("semanticKeywords", [])
+    for name, value in (("servers", said.get("servers", [])), ("routing.semanticKeywords", words)):
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise ValueError(f"the field {where}.{name} is not {_SAID[ArrayField]}")
+    places = said.get("parameters", [])
+    for place in places if isinstance(places, list) else [places]:
+        place = _mapping(place, f"{where}.parameters")  # noqa: PLW2901 - the same, checked
+        if not all(isinstance(place.get(name), str) for name in ("in", "name", "property")):
+            raise ValueError(f"the field {where}.parameters has an entry without in, name and property")
+
+
+def _override(given: Mapping[str, Any]) -> ManualOverride:
+    if missing := set(exports.OVERRIDE_FIELDS) - given.keys():
+        raise ValueError(f"has an override without {', '.join(sorted(missing))}")
+    if given["value"] is None or given["imported_value"] is None:
+        raise ValueError("has an override without a value, or without the one that it stands over")
+    override = _row(ManualOverride, exports.OVERRIDE_FIELDS, given, "override.")
+    if override.field in OVERRIDABLE_FIELDS:
+        _fitting(Tool, override.field, override.value, "override.")
+    elif not override.field.startswith(PARAMETER_PREFIX) or not isinstance(override.value, str):
+        raise ValueError(
+            f"has an override of {override.field!r}, which is no field that can be overridden so"
+        )
+    return override
+
+
+def _row(model: type[R], names: Iterable[str], given: Mapping[str, Any], where: str) -> R:
+    row = model()
+    for name, value in given.items():
+        if name not in names:
+            raise ValueError(f"the field {where}{name} is not known")
+        setattr(row, name, _fitting(model, name, value, where))
+    return row
+
+
+def _fitting(model: type[models.Model], name: str, value: Any, where: str) -> Any:
+    """The value as the column has it. Raises ValueError."""
+    column: Any = model._meta.get_field(name)
+    if isinstance(column, models.JSONField) or (value is None and column.null):
+        return value
+    if not _is_of(column, value):
+        raise ValueError(f"the field {where}{name} is not {_SAID.get(type(column), 'a text')}")
+    try:
+        if isinstance(column, models.DecimalField):
+            value = Decimal(str(value)).quantize(Decimal(1).scaleb(-column.decimal_places))
+        elif isinstance(column, models.DateTimeField):
+            value = _moment(value)
+        if column.choices and value not in dict(column.flatchoices):
+            raise ValueError(
+                f"the field {where}{name} is none of {', '.join(str(one) for one, _ in column.flatchoices if one)}"
+            )
+        for validator in column.validators:
+            # An address that was good enough to be read from has perhaps no dot.
+            if value not in column.empty_values and not isinstance(validator, URLValidator):
+                validator(value)
+    except ValidationError as error:
+        raise ValueError(f"the field {where}{name} does not fit: {' '.join(error.messages)}") from None
+    except InvalidOperation:
+        raise ValueError(f"the field {where}{name} is not a number, or too large a one") from None
+    return value
+
+
+def _is_of(column: models.Field[Any, Any], value: Any) -> bool:
+    if isinstance(column, ArrayField):
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    if isinstance(column, models.BooleanField):
+        return isinstance(value, bool)
+    if isinstance(column, models.FloatField):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(column, models.DecimalField):
+        return isinstance(value, str | int | float) and not isinstance(value, bool)
+    return isinstance(value, str)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError(f"the field override.made_at is not {_SAID[models.DateTimeField]}")
+    return moment.astimezone(UTC)
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"the field {where} is not a JSON object")
+    return value

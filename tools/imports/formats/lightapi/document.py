@@ -1,0 +1,283 @@
+"""LightAPI descriptions 0.1.0 as endpoint specs. Pure: bytes in, a `ParsedDocument` out.
+
+The format is strict, and so is this reader: what breaks its schema is refused (`lightapi_format`). What the format allows
+and the catalogue cannot hold (resources and prompts of MCP) is left out with the reason. Nothing outside the document is
+opened, and no secret that is written out in it is kept with an endpoint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tools.imports.formats.json_document import LoadedDocument
+from tools.imports.formats.json_schema import Schemas
+from tools.imports.formats.lightapi.format import VERSION, checked
+from tools.imports.formats.names import NamedOperation, operation_names
+from tools.imports.formats.openapi.document import MAX_KEY_BYTES, MAX_OPERATIONS
+from tools.imports.formats.openapi.operations import (
+    MAX_INPUT_BYTES,
+    MAX_OUTPUT_BYTES,
+    MAX_TITLE,
+    said_together,
+)
+from tools.imports.formats.references import Reading
+from tools.imports.formats.schema_budget import Bundler
+from tools.imports.formats.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
+from tools.imports.formats.texts import as_text, cut, one_line
+
+# What a router needs to know to call the operation.
+_CALL = (
+    "protocol",
+    "method",
+    "endpoint",
+    "source",
+    "server",
+    "service",
+    "operationId",
+    "transport",
+    "request",
+    "kind",
+    "name",
+)
+# What holds a secret by its name.
+_SECRET = re.compile(
+    r"(proxy-)?authorization|cookie|.*(password|secret|(api|private)[-_]?key|(access|auth)[-_]?token)",
+    re.IGNORECASE,
+)
+_LIFECYCLE = {"draft": "active", "active": "active", "deprecated": "deprecated", "retired": "retired"}
+
+
+class _Operation(NamedTuple):
+    """An operation of the document, its name in the map, and the key of its endpoint."""
+
+    name: str
+    key: str
+    written: JsonObject
+
+    @property
+    def protocol(self) -> str:
+        return str(self.written["protocol"])
+
+    @property
+    def method(self) -> str:
+        """The verb of HTTP, `call` for everything that is called by its name."""
+        return str(self.written.get("method", "call")).lower() if self.protocol == "http" else "call"
+
+    @property
+    def path(self) -> str:
+        """What is called: the address, the method's name, or the tool."""
+        written = self.written
+        if self.protocol == "grpc":
+            return f"{written['service']}/{written['method']}"
+        if self.protocol == "mcp":
+            return str(written["name"])
+        if self.protocol == "http":
+            return str(written.get("endpoint", written.get("operationId", "")))
+        return str(written["method"])
+
+
+def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
+    """The endpoints of a loaded document; `subject` begins the sentence when it is refused: `DocumentRefused`."""
+    tree = checked(loaded.value, subject)
+    reading = Reading(tree, siblings_count=True)
+    for warning in loaded.warnings:
+        reading.warnings.add(warning)
+    written = tree["operations"]
+    if len(written) > MAX_OPERATIONS:
+        raise DocumentRefused(f"{subject} has more than {MAX_OPERATIONS:,} operations.")
+    left_out = [LeftOut(cut(name, 200), why) for name, one in written.items() if (why := _no_tool(one))]
+    found = [_Operation(name, _key(name, one), one) for name, one in written.items() if not _no_tool(one)]
+    _refuse_same_keys(found, subject)
+    reader = _Reader(tree, reading)
+    names = operation_names([NamedOperation(op.key, op.method, op.path, _tool_name(op)) for op in found])
+    endpoints = tuple(reader.endpoint(operation, name) for operation, name in zip(found, names, strict=True))
+    info = tree["info"]
+    return ParsedDocument(
+        kind="lightapi",
+        format_version=VERSION,
+        title=one_line(info["title"], limit=MAX_TITLE),
+        version=cut(info["version"], 100),
+        description=said_together(info.get("summary"), info.get("description")),
+        servers=tuple(_servers(tree)),
+        operations=len(written),
+        endpoints=endpoints,
+        left_out=tuple(left_out),
+        warnings=reading.warnings.all(),
+        # Any other profile is a part of the API: what it does not name is not gone.
+        complete=_profile(tree) == "catalog",
+    )
+
+
+def _profile(tree: JsonObject) -> str:
+    return str(tree.get("profile", "catalog"))
+
+
+def _no_tool(written: JsonObject) -> str:
+    """Why an operation gives no endpoint; empty if it does."""
+    if written["protocol"] == "mcp" and written["kind"] != "tool":
+        return f"an MCP {written['kind']} is no tool"
+    return ""
+
+
+def _key(name: str, written: JsonObject) -> str:
+    """Its `endpointId`; without one `<operationId>@<method>`, or `<what is called>@call` where there is no HTTP method."""
+    operation = _Operation(name, "", written)
+    if given := written.get("endpointId"):
+        return str(given)
+    if operation.protocol == "http":
+        return f"{written.get('operationId', name)}@{operation.method}"
+    return f"{operation.path}@call"
+
+
+def _refuse_same_keys(found: list[_Operation], subject: str) -> None:
+    first: dict[str, str] = {}
+    for operation in found:
+        if len(operation.key.encode()) > MAX_KEY_BYTES:
+            raise DocumentRefused(
+                f"{subject} cannot be imported: the key of operations.{cut(operation.name, 100)} is longer than "
+                f"{MAX_KEY_BYTES:,} bytes."
+            )
+        other = first.setdefault(operation.key, operation.name)
+        if other != operation.name:
+            field = "endpointId" if "endpointId" in operation.written else "key"
+            raise DocumentRefused(
+                f"{subject} cannot be imported: operations.{cut(other, 100)} and operations.{cut(operation.name, 100)} "
+                f"have the same {field} '{cut(operation.key, 200)}'."
+            )
+
+
+def _tool_name(operation: _Operation) -> str:
+    """What the tool's name is made from: an MCP tool's own name, else what the document calls the operation."""
+    if operation.protocol == "mcp":
+        return operation.path
+    return str(operation.written.get("operationId", operation.name))
+
+
+def _servers(tree: JsonObject) -> Iterator[str]:
+    for source in tree.get("sources", {}).values():
+        for server in source.get("servers", {}).values():
+            yield cut(server["endpoint"], 2_000)
+
+
+class _Reader:
+    """Reads one document's operations."""
+
+    def __init__(self, tree: JsonObject, reading: Reading) -> None:
+        self._tree, self._reading = tree, reading
+
+    def endpoint(self, operation: _Operation, name: str) -> EndpointSpec:
+        written = operation.written
+        description = said_together(written.get("summary"), written.get("description"))
+        if not description:
+            self._reading.warnings.add(
+                f"operations.{operation.name} has neither a summary nor a description."
+            )
+        return EndpointSpec(
+            key=operation.key,
+            method=operation.method,
+            path=cut(operation.path, MAX_KEY_BYTES),
+            name=name,
+            title=one_line(written.get("summary"), limit=MAX_TITLE),
+            description=description,
+            tags=tuple(dict.fromkeys(one_line(tag, limit=200) for tag in written.get("tags", []))),
+            input_schema=self._input(operation),
+            output_schema=self._schema(
+                written.get("result", {}).get("schema"),
+                f"operations.{operation.name}.result.schema",
+                MAX_OUTPUT_BYTES,
+            ),
+            metadata=self._metadata(operation),
+            deprecated=written.get("lifecycle") == "deprecated",
+        )
+
+    def _input(self, operation: _Operation) -> JsonObject:
+        given = operation.written.get("input", {})
+        where = f"operations.{operation.name}.input.schema"
+        schema = self._schema(given.get("schema"), where, MAX_INPUT_BYTES) or {}
+        if schema.get("type", "object") != "object":
+            # A tool's input has names; a bare value gets one.
+            schema = {"properties": {"input": schema}, "required": ["input"]}
+        required = [*schema.get("required", []), *given.get("required", [])]
+        schema = {**schema, "type": "object", "properties": schema.get("properties", {})}
+        return {**schema, "required": list(dict.fromkeys(required))} if required else schema
+
+    def _schema(self, node: Any, where: str, limit: int) -> JsonObject | None:
+        if isinstance(node, str):
+            self._reading.warnings.add(f"{where} stands outside the document and is not opened.")
+        if not isinstance(node, dict):
+            return None
+        # References lead into the document, or to the schema's own definitions as JSON Schema has it.
+        own = {key: node[key] for key in ("$defs", "definitions") if isinstance(node.get(key), dict)}
+        reading = Reading({**self._tree, **own}, siblings_count=True)
+        schemas = Schemas(reading)
+        bundle = Bundler(schemas, limit).answer(schemas.piece(node, where))
+        for warning in reading.warnings.all():
+            self._reading.warnings.add(warning)
+        if bundle.shortened:
+            self._reading.warnings.add(
+                f"{where} is too large to be shown whole, so that deeper parts are shortened."
+            )
+        return bundle.schema or None
+
+    def _without_secrets(self, value: Any, where: str) -> Any:
+        """The value without what may only come from `${secrets…}` and stands there written out, and without keys of TLS."""
+        if isinstance(value, list):
+            return [self._without_secrets(one, f"{where}.{number}") for number, one in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        kept = {}
+        for key, inner in value.items():
+            if key == "tls" or (_SECRET.fullmatch(key) and "${" not in as_text(inner)):
+                self._reading.warnings.add(f"{where}.{cut(key, 100)} may hold a secret; it is not kept.")
+            else:
+                kept[key] = self._without_secrets(inner, f"{where}.{cut(key, 100)}")
+        return kept
+
+    def _metadata(self, operation: _Operation) -> JsonObject:
+        """How it is called, as the document says it, for routing; and what the tool is besides its texts."""
+        written = operation.written
+        call = {
+            key: self._without_secrets(written[key], f"operations.{operation.name}.{key}")
+            for key in _CALL
+            if key in written
+        }
+        if isinstance(authentication := written.get("authentication"), str | dict):
+            # Its name or kind; an inline one may hold a password.
+            call["authentication"] = (
+                authentication if isinstance(authentication, str) else authentication["type"]
+            )
+        capability = written.get("capability", {})
+        tool: JsonObject = {
+            "tool_type": "mcp" if operation.protocol == "mcp" else "api",
+            "semantic_namespace": cut(self._tree["info"]["namespace"], 100),
+        }
+        # What is not said stays unsaid, so that a lower layer's word counts; the format's defaults are the catalogue's.
+        if "visibility" in written:
+            tool["sensitivity"] = written["visibility"]
+        if "lifecycle" in written:
+            tool["lifecycle"] = _LIFECYCLE[written["lifecycle"]]
+        if written.get("lifecycle") == "draft":
+            # What is not finished is found by those who know its id, and offered to nobody.
+            tool["visibility"] = "unlisted"
+        if "group" in capability:
+            tool["category"] = cut(one_line(capability["group"], limit=100), 100)
+        metadata: JsonObject = {"call": call, "operation_id": cut(operation.name, MAX_TITLE), "tool": tool}
+        if "endpointId" in written:
+            metadata["endpoint_id"] = written["endpointId"]
+        if (profile := _profile(self._tree)) != "catalog":
+            metadata["profile"] = profile
+        if words := [
+            one_line(capability[key], limit=200)
+            for key in ("group", "action", "resource")
+            if key in capability
+        ]:
+            metadata["routing"] = {"semanticKeywords": words}
+        hints = {
+            "destructiveHint": written.get("safety", {}).get("destructive"),
+            "idempotentHint": written.get("idempotency", {}).get("safeToRetry"),
+        }
+        if annotations := {name: value for name, value in hints.items() if isinstance(value, bool)}:
+            metadata["annotations"] = annotations
+        return metadata

@@ -1,0 +1,173 @@
+"""Lists of MCP tools as endpoint specs. Pure: bytes in, a `ParsedDocument` out.
+
+A list is what `tools/list` answers, in any form in which people have it: the JSON-RPC answer, its `result`, the bare list
+of tools, an event stream as curl prints it, or all pages together, as a live sync keeps them. Whichever it was, a tool's key
+is `<name>@call`, so that a pasted list and a later live sync are about the same tools. A tool that is odd is taken with a
+warning or left out with a reason; it never hides the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tools.imports.formats.json_document import LoadedDocument
+from tools.imports.formats.json_schema import Schemas, json_size
+from tools.imports.formats.openapi.operations import (
+    MAX_DESCRIPTION,
+    MAX_INPUT_BYTES,
+    MAX_OUTPUT_BYTES,
+    MAX_TITLE,
+)
+from tools.imports.formats.references import Reading, Warnings
+from tools.imports.formats.schema_budget import Bundler
+from tools.imports.formats.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
+from tools.imports.formats.texts import as_text, cut, one_line
+
+MAX_NAME = 200
+MAX_TOOLS = 20_000
+_MAX_META_BYTES = 4 * 1024
+
+
+def read_mcp_tools(loaded: LoadedDocument, subject: str) -> ParsedDocument:
+    """The endpoints of a loaded list; `subject` begins the sentence when it is refused: `DocumentRefused`."""
+    pages, server = _pages(loaded.value, subject)
+    reader = _Reader(loaded.warnings)
+    entries = [entry for page in pages for entry in page["tools"]]
+    if len(entries) > MAX_TOOLS:
+        raise DocumentRefused(f"{subject} has more than {MAX_TOOLS:,} tools.")
+    for number, entry in enumerate(entries, 1):
+        reader.read(number, entry)
+    cursor = pages[-1].get("nextCursor")
+    if cursor:
+        reader.warnings.add(
+            "The list goes on (it ends with a nextCursor): tools that are not on it are kept as they are."
+        )
+    if not entries:
+        reader.warnings.add("The server has no tools.")
+    return ParsedDocument(
+        kind="mcp",
+        format_version="",
+        title=one_line(server.get("title") or server.get("name"), limit=MAX_TITLE),
+        version=cut(as_text(server.get("version")), 100),
+        description="",
+        servers=(),
+        operations=len(entries),
+        endpoints=tuple(reader.endpoints.values()),
+        left_out=tuple(reader.left_out),
+        warnings=reader.warnings.all(),
+        complete=not cursor,
+    )
+
+
+def _pages(value: Any, subject: str) -> tuple[list[JsonObject], JsonObject]:
+    """The pages of a list, each with `tools`, and what the server says of itself."""
+    if isinstance(value, dict) and isinstance(error := value.get("error"), dict):
+        said = one_line(error.get("message"), limit=300) or "no message"
+        raise DocumentRefused(
+            f"{subject} is no list of tools but an error of the server: {said} ({as_text(error.get('code'))})."
+        )
+    server: JsonObject = {}
+    if isinstance(value, dict):
+        server = value["serverInfo"] if isinstance(value.get("serverInfo"), dict) else {}
+        value = value.get("result", value)
+    pages = value.get("pages", [value]) if isinstance(value, dict) else [{"tools": value}]
+    if not isinstance(pages, list) or not pages or not all(_is_page(page) for page in pages):
+        raise DocumentRefused(
+            f"{subject} is no list of MCP tools: it has no 'tools' with a list, as tools/list answers."
+        )
+    if not server and isinstance(meta := pages[0].get("_meta"), dict):
+        # Servers of 2026-07-28 send it with every answer.
+        own = meta.get("io.modelcontextprotocol/serverInfo")
+        server = own if isinstance(own, dict) else {}
+    return pages, server
+
+
+def _is_page(page: Any) -> bool:
+    return isinstance(page, dict) and isinstance(page.get("tools"), list)
+
+
+class _Reader:
+    """Reads one list's tools."""
+
+    def __init__(self, warnings: tuple[str, ...]) -> None:
+        self.endpoints: dict[str, EndpointSpec] = {}
+        self.left_out: list[LeftOut] = []
+        self.warnings = Warnings()
+        for warning in warnings:
+            self.warnings.add(warning)
+
+    def read(self, number: int, entry: Any) -> None:
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not name.strip():
+            reason = "it has no name" if isinstance(entry, dict) else "it is not a mapping"
+            self.left_out.append(LeftOut(f"tool {number}", reason))
+        elif len(name) > MAX_NAME:
+            self.left_out.append(
+                LeftOut(cut(name, 100), f"its name has {len(name):,} characters; at most {MAX_NAME} are kept")
+            )
+        elif name in self.endpoints:
+            # Only one of them can be called, and nobody can say which; the first is the same at every sync.
+            self.left_out.append(LeftOut(name, "an earlier tool of the list has the same name"))
+        else:
+            self.endpoints[name] = self._endpoint(name, entry)
+
+    def _endpoint(self, name: str, entry: JsonObject) -> EndpointSpec:
+        annotations = entry.get("annotations")
+        annotations = annotations if isinstance(annotations, dict) else {}
+        description = entry.get("description")
+        if description is not None and not isinstance(description, str):
+            self.warnings.add(f"{cut(name, 100)}: its description is not a text; it is left out.")
+        description = (
+            cut(as_text(description).strip(), MAX_DESCRIPTION) if isinstance(description, str) else ""
+        )
+        metadata: JsonObject = {"call": {"protocol": "mcp", "name": name}, "annotations": annotations}
+        meta = entry.get("_meta")
+        if isinstance(meta, dict) and meta and json_size(meta) <= _MAX_META_BYTES:
+            metadata["meta"] = meta
+        return EndpointSpec(
+            key=f"{name}@call",
+            method="call",
+            path=name,
+            name=name,
+            title=one_line(entry.get("title") or annotations.get("title"), limit=MAX_TITLE),
+            description=description,
+            tags=tuple(_tags(meta)),
+            input_schema=self._input(name, entry),
+            output_schema=self._schema(name, "outputSchema", entry.get("outputSchema"), MAX_OUTPUT_BYTES),
+            metadata=metadata,
+            deprecated=False,
+        )
+
+    def _input(self, name: str, entry: JsonObject) -> JsonObject:
+        schema = self._schema(name, "inputSchema", entry.get("inputSchema"), MAX_INPUT_BYTES)
+        if schema is None:
+            self.warnings.add(
+                f"{cut(name, 100)}: it has no inputSchema, so it is taken to have no parameters."
+            )
+            schema = {}
+        return {**schema, "type": "object", "properties": schema.get("properties", {})}
+
+    def _schema(self, name: str, field: str, schema: Any, limit: int) -> JsonObject | None:
+        """The schema to the letter, as the model of another client would see it; too large a one is shortened."""
+        if not isinstance(schema, dict):
+            if schema is not None:
+                self.warnings.add(f"{cut(name, 100)}: its {field} is not a mapping; it is left out.")
+            return None
+        if json_size(schema) <= limit:
+            return schema
+        reading = Reading(schema, siblings_count=True)
+        schemas = Schemas(reading)
+        self.warnings.add(
+            f"{cut(name, 100)}: its {field} is too large to be shown whole; deeper parts are shortened."
+        )
+        return Bundler(schemas, limit).answer(schemas.piece(schema, cut(name, 100))).schema
+
+
+def _tags(meta: Any) -> Iterator[str]:
+    """Tags as FastMCP servers send them."""
+    own = meta.get("_fastmcp", meta.get("fastmcp")) if isinstance(meta, dict) else None
+    tags = own.get("tags") if isinstance(own, dict) else None
+    for tag in tags[:50] if isinstance(tags, list) else ():
+        if word := one_line(tag, limit=200):
+            yield word

@@ -1,0 +1,218 @@
+"""OpenAPI 2.0, 3.0 and 3.1 documents (3.2 as 3.1) as endpoint specs.
+
+Every operation under `paths` becomes one endpoint, or is listed as left out with the reason; what is odd but
+bearable is a warning. Only a document that cannot be read as OpenAPI at all is refused. Nothing here opens a
+file, a socket or the database: bytes in, a `ParsedDocument` out, the same for the same bytes. How one
+operation is read stands in `operations`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tools.imports.formats.json_document import MAX_VALUES, LoadedDocument
+from tools.imports.formats.names import NamedOperation, operation_names
+from tools.imports.formats.openapi.operations import (
+    MAX_DESCRIPTION,
+    MAX_TITLE,
+    MAX_TOOLS_BYTES,
+    SHARES,
+    OperationReader,
+    RawOperation,
+    server_urls,
+)
+from tools.imports.formats.references import Reading
+from tools.imports.formats.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
+from tools.imports.formats.texts import as_text, cut, one_line, plain_text
+
+MAX_OPERATIONS = 20_000
+# A key is part of a unique index, whose rows PostgreSQL limits to some 2,700 bytes.
+MAX_KEY_BYTES = 2_000
+
+_METHODS_2 = frozenset(("get", "put", "post", "delete", "options", "head", "patch"))
+_METHODS_3 = _METHODS_2 | {"trace"}
+_METHODS_32 = _METHODS_3 | {"query"}
+_ALL_METHODS = _METHODS_32 | {"connect"}
+_METHOD = re.compile(r"[A-Za-z][A-Za-z-]{0,19}")
+_VERSION_3 = re.compile(r"3\.[012](\.[0-9A-Za-z.+-]{1,50})?")
+_KNOWN = "the versions read are 2.0, 3.0, 3.1 and 3.2"
+
+
+class _Version(NamedTuple):
+    written: str
+    methods: frozenset[str]
+
+    @property
+    def is_2(self) -> bool:
+        return self.written == "2.0"
+
+    @property
+    def is_32(self) -> bool:
+        return self.written.startswith("3.2")
+
+
+def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
+    """The endpoints of a loaded document; `subject` begins the sentence when it is refused: `DocumentRefused`."""
+    tree = loaded.value
+    if not isinstance(tree, dict):
+        kind = "a list" if isinstance(tree, list) else "a single value"
+        raise DocumentRefused(
+            f"{subject} is not an OpenAPI document: its top level is {kind}, not a mapping."
+        )
+    version = _version(tree, subject)
+    reading = Reading(tree, siblings_count=not version.written.startswith(("2", "3.0")))
+    for warning in loaded.warnings:
+        reading.warnings.add(warning)
+    if version.is_32:
+        reading.warnings.add("OpenAPI 3.2 is read as 3.1: what is new in it may be missing.")
+    paths = _paths(tree, subject, reading)
+
+    left_out: list[LeftOut] = []
+    found: list[RawOperation] = []
+    for operation in _operations(paths, version, reading, subject):
+        if isinstance(operation, LeftOut):
+            left_out.append(operation)
+        else:
+            found.append(operation)
+        if len(found) + len(left_out) > MAX_OPERATIONS:
+            raise DocumentRefused(f"{subject} has more than {MAX_OPERATIONS:,} operations.")
+    endpoints = _endpoints(found, version, reading, subject)
+    if not found:
+        reading.warnings.add("The document has no operations, so it gives no tools.")
+    info = tree.get("info")
+    info = info if isinstance(info, dict) else {}
+    return ParsedDocument(
+        kind="openapi",
+        format_version=version.written,
+        title=one_line(info.get("title"), limit=MAX_TITLE),
+        version=cut(as_text(info.get("version")), 100),
+        description=plain_text(info.get("description"), limit=MAX_DESCRIPTION),
+        servers=tuple(server_urls(tree, swagger=version.is_2)),
+        operations=len(endpoints) + len(left_out),
+        endpoints=endpoints,
+        left_out=tuple(left_out),
+        warnings=reading.warnings.all(),
+    )
+
+
+def _version(tree: JsonObject, subject: str) -> _Version:
+    for field in ("openapi", "swagger", "swaggerVersion"):
+        if field not in tree:
+            continue
+        written = as_text(tree[field]).strip()
+        if field == "openapi" and _VERSION_3.fullmatch(written):
+            return _Version(written, _METHODS_32 if written.startswith("3.2") else _METHODS_3)
+        if field == "swagger" and written in ("2.0", "2"):
+            return _Version("2.0", _METHODS_2)
+        shown = cut(written, 50) if written else "no text"
+        raise DocumentRefused(f"{subject} cannot be imported: its '{field}' is '{shown}', and {_KNOWN}.")
+    raise DocumentRefused(f"{subject} is not an OpenAPI document: it has neither 'openapi' nor 'swagger'.")
+
+
+def _paths(tree: JsonObject, subject: str, reading: Reading) -> JsonObject:
+    webhooks = tree.get("webhooks")
+    if isinstance(webhooks, dict) and webhooks:
+        reading.warnings.add(
+            f"{len(webhooks):,} webhooks give no tools: they are calls that the API makes, not calls to it."
+        )
+    if "paths" not in tree:
+        if "webhooks" not in tree:
+            raise DocumentRefused(f"{subject} cannot be imported: it has neither 'paths' nor 'webhooks'.")
+        return {}
+    paths = tree["paths"]
+    if paths is not None and not isinstance(paths, dict):
+        raise DocumentRefused(f"{subject} cannot be imported: its 'paths' is not a mapping of paths.")
+    return paths or {}
+
+
+def _operations(
+    paths: JsonObject, version: _Version, reading: Reading, subject: str
+) -> Iterator[RawOperation | LeftOut]:
+    values = 0
+    for path, written in paths.items():
+        if path.startswith("x-"):
+            continue
+        if not path.startswith("/"):
+            reading.warnings.add(f"{cut(path, 200)}: a path begins with '/', and this one does not.")
+        if isinstance(written, dict) and "$ref" in written:
+            # As with aliases of YAML, what a reference stands for counts at every use.
+            values += reading.values_behind(written)
+            if values > MAX_VALUES:
+                raise DocumentRefused(
+                    f"{subject} holds, with its references, more than {MAX_VALUES:,} values."
+                )
+        item, problem = _path_item(written, reading)
+        if problem:
+            yield LeftOut(cut(path, MAX_KEY_BYTES), problem)
+        for method, operation, problem in _methods(item, version):
+            key = f"{path}@{method}"
+            if len(key.encode()) > MAX_KEY_BYTES:
+                yield LeftOut(cut(key, 200), f"its path is longer than {MAX_KEY_BYTES:,} bytes")
+            elif problem:
+                yield LeftOut(key, problem)
+            else:
+                yield RawOperation(key, method, path, item, operation)
+
+
+def _path_item(written: Any, reading: Reading) -> tuple[JsonObject, str]:
+    """A path item with its local `$ref` resolved, what stands beside it winning; and what part is missing."""
+    item: JsonObject = {}
+    seen: set[str] = set()
+    while isinstance(written, dict):
+        item = {**written, **item}
+        ref = written.get("$ref")
+        if not isinstance(ref, str):
+            return item, ""
+        target = reading.target(ref)
+        if target.problem or ref in seen:
+            return item, f"the path's reference '{cut(ref, 200)}' {target.problem or 'leads in a circle'}"
+        seen.add(ref)
+        written = target.value
+    return item, "the path is empty" if written is None else "the path is not a mapping of methods"
+
+
+def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, Any, str]]:
+    """Each method of a path item in lower case, its operation, and why it gives no endpoint (or nothing)."""
+    for method, operation in item.items():
+        if method in version.methods:
+            yield method, operation, _problem(operation)
+        elif method.lower() in version.methods:
+            yield cut(method, 50), operation, f"the method is written '{method}', not '{method.lower()}'"
+        elif method in _ALL_METHODS or (not method.startswith("x-") and _looks_like_an_operation(operation)):
+            name = cut(method, 50)
+            yield name, operation, f"OpenAPI {version.written} knows no method '{name}'"
+    # From 3.2 on, methods without a key of their own stand here, written as they are sent.
+    extra = item.get("additionalOperations")
+    taken = item.keys() & version.methods
+    for method, operation in extra.items() if isinstance(extra, dict) else ():
+        if not version.is_32 or not _METHOD.fullmatch(method) or method.lower() in taken:
+            yield cut(method, 50), operation, "'additionalOperations' holds it, where it may not stand"
+        else:
+            taken.add(method.lower())
+            yield method.lower(), operation, _problem(operation)
+
+
+def _problem(operation: Any) -> str:
+    if isinstance(operation, dict):
+        return ""
+    return "the operation is empty" if operation is None else "the operation is not a mapping"
+
+
+def _looks_like_an_operation(value: Any) -> bool:
+    """A wrong method shows itself by what it holds: `parameters`, `servers` and the like hold no answers."""
+    return isinstance(value, dict) and not value.keys().isdisjoint(("responses", "operationId"))
+
+
+def _endpoints(
+    found: list[RawOperation], version: _Version, reading: Reading, subject: str
+) -> tuple[EndpointSpec, ...]:
+    names = operation_names([NamedOperation(op.key, op.method, op.path, op.operation_id) for op in found])
+    for share in SHARES:
+        endpoints = OperationReader(reading, swagger=version.is_2, share=share).endpoints(found, names)
+        if endpoints is not None:
+            return endpoints
+    raise DocumentRefused(
+        f"{subject} describes tools of more than {MAX_TOOLS_BYTES // 1_048_576} MB in all; its references may be built to grow."
+    )

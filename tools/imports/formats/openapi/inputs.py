@@ -1,0 +1,323 @@
+"""What an operation takes: its parameters and its body, read from OpenAPI 2.0's words or 3.x's.
+
+Parameters of the path and of the operation are merged by name and place, the operation's own winning. The
+fields of a form or multipart body become inputs of their own; any other body is one input. How inputs become
+one schema stands in `parameters`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from tools.imports.formats.json_schema import MAX_TEXT, Piece, Schemas, as_written, piece_of, small
+from tools.imports.formats.references import Reading
+from tools.imports.formats.specs import DocumentRefused, JsonObject
+from tools.imports.formats.texts import as_text, cut, plain_text
+
+MAX_PARAMETERS = 1_000
+MAX_PARAMETER_NAME = 200
+# What operations may have beyond so many each, all together: the same parameters by `$ref` count at every use.
+USUAL_PARAMETERS = 50
+MAX_MORE_PARAMETERS = 150_000
+_MAX_MEDIA_TYPES = 50
+_MAX_ALL_OF = 100
+_PLACES = {**{place: place for place in ("path", "query", "header", "cookie", "body")}, "formData": "form"}
+_MULTIPART, _URLENCODED = "multipart/form-data", "application/x-www-form-urlencoded"
+# From 3.0 on these headers belong to content, answers and security, and a parameter of that name is to be
+# ignored.
+_RESERVED_HEADERS = frozenset(("accept", "content-type", "authorization"))
+_HOW: dict[str, type] = {
+    "style": str,
+    "explode": bool,
+    "allowReserved": bool,
+    "collectionFormat": str,
+    "contentType": str,
+}
+_VARIABLE = re.compile(r"\{([^{}/?#]+)\}")
+_TEXT = piece_of({"type": "string"})
+_BYTES = piece_of({"type": "string", "format": "binary"})
+_ANYTHING = piece_of({})
+
+
+class Input(NamedTuple):
+    """One value that a request takes.
+
+    `place` is path, query, header, cookie, form or body; `annotations` are schema keywords that the operation
+    adds; `how` holds OpenAPI's words on how the value is written (style, explode, collectionFormat …).
+    """
+
+    place: str
+    name: str
+    piece: Piece
+    annotations: JsonObject
+    required: bool
+    how: JsonObject
+
+
+class Inputs(NamedTuple):
+    """All that an operation takes; `body` describes the body as a whole, None where there is none."""
+
+    values: tuple[Input, ...]
+    body: JsonObject | None
+
+
+class InputReader:
+    """Reads the inputs of one document's operations."""
+
+    def __init__(self, reading: Reading, schemas: Schemas, *, swagger: bool) -> None:
+        """`swagger`: the document is of version 2.0."""
+        self._reading = reading
+        self._schemas = schemas
+        self._swagger = swagger
+        self._of_operation = 0
+        self._left = MAX_MORE_PARAMETERS
+
+    def inputs(self, path: str, item: JsonObject, operation: JsonObject, where: str) -> Inputs:
+        """The inputs of an operation; `item` is its path item, `where` names the operation in warnings."""
+        self._of_operation = 0
+        found = self._merged(item, operation, where)
+        values = [
+            self._parameter(place, parameter, description, where)
+            for (place, _), (parameter, description) in found.items()
+            if place != "body"
+        ]
+        for variable in dict.fromkeys(_VARIABLE.findall(path)):
+            if ("path", variable) not in found and len(variable) <= MAX_PARAMETER_NAME:
+                self._reading.warnings.add(
+                    f"{where}: the path's {{{variable}}} is not among the parameters; it is taken as text."
+                )
+                values.append(Input("path", variable, _TEXT, {}, required=True, how={}))
+        if (raw := operation.get("requestBody")) is not None:
+            fields, body = self._request_body(raw, where)
+        elif ("body", "") in found:
+            fields, body = self._swagger_body(*found["body", ""], operation, where)
+        elif any(place == "form" for place, _ in found):
+            forms = [parameter for (place, _), (parameter, _) in found.items() if place == "form"]
+            fields, body = [], self._swagger_form(forms, operation)
+        else:
+            fields, body = [], None
+        return Inputs((*values, *fields), body)
+
+    def _merged(
+        self, item: JsonObject, operation: JsonObject, where: str
+    ) -> dict[tuple[str, str], tuple[JsonObject, str]]:
+        merged: dict[tuple[str, str], tuple[JsonObject, str]] = {}
+        for owner in (item, operation):
+            listed = owner.get("parameters")
+            if listed is not None and not isinstance(listed, list):
+                self._reading.warnings.add(f"{where}: 'parameters' is not a list; it is left out.")
+            for raw in listed if isinstance(listed, list) else ():
+                self._count()
+                resolved = self._reading.resolved(raw, f"{where}: parameter")
+                if resolved and (key := self._key(resolved.value, where)):
+                    if key not in merged and len(merged) >= MAX_PARAMETERS:
+                        self._reading.warnings.add(
+                            f"{where}: parameters beyond the first {MAX_PARAMETERS:,} are left out."
+                        )
+                        break
+                    merged[key] = resolved.value, resolved.description
+        return merged
+
+    def _count(self) -> None:
+        self._of_operation += 1
+        self._left -= self._of_operation > USUAL_PARAMETERS
+        if self._left < 0:
+            raise DocumentRefused(
+                f"The document's operations take too many parameters: {MAX_MORE_PARAMETERS:,} beyond the first "
+                f"{USUAL_PARAMETERS} of each."
+            )
+
+    def _key(self, parameter: JsonObject, where: str) -> tuple[str, str] | None:
+        """Place and name, by which the operation's parameter replaces the path's; None if it is of no use."""
+        name = as_text(parameter.get("name"))
+        written = parameter.get("in")
+        place = _PLACES.get(written) if isinstance(written, str) else None
+        if place == "body":
+            return place, ""
+        if place is None or not name or len(name) > MAX_PARAMETER_NAME:
+            problem = (
+                "has no name"
+                if not name
+                else "has too long a name"
+                if place
+                else "stands in no place that is known"
+            )
+            self._reading.warnings.add(f"{where}: parameter '{cut(name, 100)}' {problem}; it is left out.")
+            return None
+        if place == "header" and not self._swagger and name.lower() in _RESERVED_HEADERS:
+            return None
+        return place, name.lower() if place == "header" else name
+
+    def _parameter(self, place: str, parameter: JsonObject, description: str, where: str) -> Input:
+        name = as_text(parameter["name"])
+        where = f"{where}: parameter '{name}'"
+        how = _how(parameter)
+        content = parameter.get("content")
+        if "schema" in parameter:
+            piece = self._schemas.piece(parameter["schema"], where)
+        elif isinstance(content, dict) and content:
+            media_type, media = next(iter(content.items()))
+            piece = self._schemas.piece(media.get("schema") if isinstance(media, dict) else None, where)
+            how["contentType"] = cut(media_type, MAX_PARAMETER_NAME)
+        else:
+            piece = self._schemas.inline(parameter, where)
+        annotations = _annotations(parameter, description, piece)
+        return Input(
+            place, name, piece, annotations, place == "path" or parameter.get("required") is True, how
+        )
+
+    def _swagger_body(
+        self, parameter: JsonObject, description: str, operation: JsonObject, where: str
+    ) -> tuple[list[Input], JsonObject]:
+        required = parameter.get("required") is True
+        piece = self._schemas.piece(parameter.get("schema"), f"{where}: body")
+        value = Input("body", "body", piece, _annotations(parameter, description, piece), required, {})
+        return [value], _body(self._consumed(operation) or ["application/json"], required=required)
+
+    def _swagger_form(self, fields: list[JsonObject], operation: JsonObject) -> JsonObject:
+        consumed = [
+            media_type
+            for media_type in self._consumed(operation)
+            if _base(media_type) in (_MULTIPART, _URLENCODED)
+        ]
+        has_file = any(field.get("type") == "file" for field in fields)
+        media_types = [_MULTIPART] if has_file else consumed or [_URLENCODED]
+        return _body(media_types, required=any(field.get("required") is True for field in fields))
+
+    def _consumed(self, operation: JsonObject) -> list[str]:
+        consumed = operation.get("consumes", self._reading.tree.get("consumes"))
+        return [as_text(item) for item in _listed(consumed)[:_MAX_MEDIA_TYPES] if as_text(item)]
+
+    def _request_body(self, raw: Any, where: str) -> tuple[list[Input], JsonObject | None]:
+        where = f"{where}: body"
+        resolved = self._reading.resolved(raw, where)
+        if resolved is None:
+            return [], None
+        required = resolved.value.get("required") is True
+        content = resolved.value.get("content")
+        content = content if isinstance(content, dict) else {}
+        media_types = list(islice(content, _MAX_MEDIA_TYPES))
+        body = _body(media_types, required=required)
+        media_type = _chosen(media_types)
+        media = content.get(media_type)
+        if media is None:
+            self._reading.warnings.add(f"{where}: no media type is given; any value is allowed.")
+        media = media if isinstance(media, dict) else {}
+        if _base(media_type) in (_MULTIPART, _URLENCODED):
+            fields = list(self._fields(media.get("schema"), media.get("encoding"), where))
+            if fields or _takes_nothing(media.get("schema")):
+                return fields, body
+        piece = self._schemas.piece(media["schema"], where) if "schema" in media else _default(media_type)
+        value = Input("body", "body", piece, _annotations(media, resolved.description, piece), required, {})
+        return [value], body
+
+    def _fields(self, node: Any, encoding: Any, where: str) -> Iterator[Input]:
+        """The fields of a form: the properties of its schema, also where that is put together by `allOf`."""
+        properties: dict[str, Any] = {}
+        required: set[str] = set()
+        waiting, seen = [node], 0
+        while waiting and seen < _MAX_ALL_OF:
+            seen += 1
+            schema = waiting.pop()
+            if isinstance(schema, dict) and isinstance(ref := schema.get("$ref"), str):
+                target = self._reading.target(ref)
+                if target.problem:
+                    self._reading.warnings.add(f"{where}: the reference '{cut(ref, 200)}' {target.problem}.")
+                schema = target.value
+            if isinstance(schema, dict):
+                own = schema.get("properties")
+                for name, field in own.items() if isinstance(own, dict) else ():
+                    self._count()
+                    properties.setdefault(name, field)
+                required.update(name for name in _listed(schema.get("required")) if isinstance(name, str))
+                waiting.extend(reversed(_listed(schema.get("allOf"))))
+        for name, schema in islice(properties.items(), MAX_PARAMETERS):
+            if name and len(name) <= MAX_PARAMETER_NAME:
+                piece = self._schemas.piece(schema, f"{where}: field '{name}'")
+                how = _how(encoding.get(name)) if isinstance(encoding, dict) else {}
+                yield Input("form", name, piece, {}, name in required, how)
+
+
+def is_json(media_type: str) -> bool:
+    """Whether a media type is JSON of some kind."""
+    base = _base(media_type)
+    return base in ("application/json", "text/json") or base.endswith("+json")
+
+
+def _base(media_type: str) -> str:
+    return media_type.split(";", 1)[0].strip().lower()
+
+
+def _body(media_types: list[str], *, required: bool) -> JsonObject:
+    """What the metadata says about a body: the media type to send (JSON before forms), and all of them."""
+    listed = [cut(media_type, MAX_PARAMETER_NAME) for media_type in media_types]
+    return {
+        "media_type": cut(_chosen(media_types), MAX_PARAMETER_NAME),
+        "media_types": listed,
+        "required": required,
+    }
+
+
+def _chosen(media_types: list[str]) -> str:
+    return min(media_types, key=_rank, default="")
+
+
+def _rank(media_type: str) -> int:
+    base = _base(media_type)
+    order = ("application/json", "+json", _MULTIPART, _URLENCODED)
+    return next((rank for rank, end in enumerate(order) if base.endswith(end)), len(order) + ("*" in base))
+
+
+def _default(media_type: str) -> Piece:
+    """What a body is when the document gives no schema for it."""
+    base = _base(media_type)
+    if not base or is_json(base) or base == _URLENCODED:
+        return _ANYTHING
+    return _TEXT if base.startswith("text/") else _BYTES
+
+
+def _takes_nothing(schema: Any) -> bool:
+    """Whether a form has no fields and says so, as generators write it for operations without a body."""
+    return (
+        isinstance(schema, dict)
+        and schema.get("additionalProperties") is False
+        and not schema.get("properties")
+    )
+
+
+def _how(source: Any) -> JsonObject:
+    if not isinstance(source, dict):
+        return {}
+    kept = {key: source[key] for key, kind in _HOW.items() if isinstance(source.get(key), kind)}
+    return {
+        key: cut(value, MAX_PARAMETER_NAME) if isinstance(value, str) else value
+        for key, value in kept.items()
+    }
+
+
+def _annotations(source: JsonObject, description: str, piece: Piece) -> JsonObject:
+    """What an operation says about a value beside its schema: its description wins, examples fill a gap."""
+    annotations: JsonObject = {}
+    if text := plain_text(description, limit=MAX_TEXT):
+        annotations["description"] = text
+    if source.get("deprecated") is True:
+        annotations["deprecated"] = True
+    if "examples" not in piece.schema and (examples := list(_examples(source))):
+        annotations["examples"] = as_written(examples) if piece.schema.get("type") == "string" else examples
+    return annotations
+
+
+def _examples(source: JsonObject) -> Iterator[Any]:
+    if (example := small(source.get("example"))) is not None:
+        yield example
+    elif isinstance(named := source.get("examples"), dict):
+        for one in list(named.values())[:3]:
+            if isinstance(one, dict) and (example := small(one.get("value"))) is not None:
+                yield example
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

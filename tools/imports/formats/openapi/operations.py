@@ -1,0 +1,238 @@
+"""One operation of an OpenAPI document as an endpoint spec: texts, tags, schemas and how to call it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from tools.imports.formats.json_schema import Schemas, json_size
+from tools.imports.formats.openapi.inputs import InputReader, is_json
+from tools.imports.formats.openapi.parameters import bundled
+from tools.imports.formats.references import Reading
+from tools.imports.formats.schema_budget import Bundler
+from tools.imports.formats.specs import EndpointSpec, JsonObject
+from tools.imports.formats.texts import as_text, cut, one_line, plain_text
+
+MAX_INPUT_BYTES = 32 * 1024
+MAX_OUTPUT_BYTES = 16 * 1024
+# What the tools of one document may take together. References make small documents say much: one whose tools would take
+# more is read again with less room for each tool's schemas, and refused if even that is too much.
+MAX_TOOLS_BYTES = 64 * 1024 * 1024
+SHARES = (1, 4, 16)
+MAX_TITLE = 300
+MAX_DESCRIPTION = 8_000
+_MAX_WORD = 200
+_MAX_WORDS = 50
+_MAX_SERVERS = 10
+_NAMED_IN_WARNING = 5
+_SUCCESS = re.compile(r"2(?:[0-9][0-9]|XX)", re.IGNORECASE)
+_VARIABLE = re.compile(r"\{([^{}]{1,100})\}")
+
+
+class RawOperation(NamedTuple):
+    """An operation as the document writes it, with its path item."""
+
+    key: str
+    method: str
+    path: str
+    item: JsonObject
+    operation: JsonObject
+
+    @property
+    def operation_id(self) -> str:
+        """The operationId as written; empty if there is none."""
+        return as_text(self.operation.get("operationId")).strip()
+
+
+class OperationReader:
+    """Reads one document's operations, and remembers what is to be said about many of them at once."""
+
+    def __init__(self, reading: Reading, *, swagger: bool, share: int) -> None:
+        """`share`: which part of the limits a tool's schemas may take, 1 for all, 4 for a quarter."""
+        self._reading = reading
+        self._swagger = swagger
+        self._schemas = Schemas(reading)
+        self._inputs = InputReader(reading, self._schemas, swagger=swagger)
+        self._bundler = Bundler(self._schemas, MAX_INPUT_BYTES // share)
+        self._answers = Bundler(self._schemas, MAX_OUTPUT_BYTES // share)
+        # Keyed by the identity of nodes of the document, which outlive this object.
+        self._servers: dict[int, list[str]] = {}
+        self._securities: dict[int, list[list[str]]] = {}
+        self._without_text: list[str] = []
+        self._without_room: list[str] = []
+        self._shortened: list[str] = []
+
+    def endpoints(
+        self, found: Sequence[RawOperation], names: Sequence[str]
+    ) -> tuple[EndpointSpec, ...] | None:
+        """The specs of operations that are to be called `names`; None if they take more than MAX_TOOLS_BYTES."""
+        specs, left = [], MAX_TOOLS_BYTES
+        for raw, name in zip(found, names, strict=True):
+            spec = self.endpoint(raw, name)
+            left -= json_size(
+                [spec.description, spec.tags, spec.input_schema, spec.output_schema, spec.metadata]
+            )
+            if left < 0:
+                return None
+            specs.append(spec)
+        self._summarise()
+        return tuple(specs)
+
+    def endpoint(self, raw: RawOperation, name: str) -> EndpointSpec:
+        """The spec of an operation that is to be called `name`."""
+        operation = raw.operation
+        title = one_line(operation.get("summary", raw.item.get("summary")), limit=MAX_TITLE)
+        description = said_together(
+            operation.get("summary", raw.item.get("summary")),
+            operation.get("description", raw.item.get("description")),
+        )
+        if not description:
+            self._without_text.append(raw.key)
+        parameters = bundled(self._inputs.inputs(raw.path, raw.item, operation, raw.key), self._bundler)
+        if parameters.left_out:
+            names = ", ".join(cut(name, 50) for name in parameters.left_out[:_NAMED_IN_WARNING])
+            self._without_room.append(
+                f"{raw.key}: no room for {len(parameters.left_out):,} parameters: {names} …"
+            )
+        output_schema, output_shortened = self._output(operation, raw.key)
+        if parameters.shortened or output_shortened:
+            self._shortened.append(raw.key)
+        return EndpointSpec(
+            key=raw.key,
+            method=raw.method,
+            path=raw.path,
+            name=name,
+            title=title,
+            description=description,
+            tags=tuple(_words(operation.get("tags"))),
+            input_schema=parameters.schema,
+            output_schema=output_schema,
+            metadata=self._metadata(raw, parameters.places, parameters.body),
+            deprecated=operation.get("deprecated") is True,
+        )
+
+    def _summarise(self) -> None:
+        for sentence in self._without_room:
+            self._reading.warnings.add(sentence)
+        if self._without_text:
+            self._say_of(self._without_text, "without summary and description")
+        if self._shortened:
+            self._say_of(
+                self._shortened,
+                "with schemas too large to be shown whole, so that deeper parts are shortened",
+            )
+
+    def _say_of(self, keys: list[str], what: str) -> None:
+        named = ", ".join(cut(key, 80) for key in keys[:_NAMED_IN_WARNING])
+        more = " …" if len(keys) > _NAMED_IN_WARNING else ""
+        self._reading.warnings.add(f"Operations {what}: {len(keys):,} ({named}{more}).")
+
+    def _output(self, operation: JsonObject, where: str) -> tuple[JsonObject | None, bool]:
+        """The schema of the first successful answer that is JSON."""
+        responses = operation.get("responses")
+        responses = responses if isinstance(responses, dict) else {}
+        for status in sorted(responses):
+            if not _SUCCESS.fullmatch(status):
+                continue
+            resolved = self._reading.resolved(responses[status], f"{where}: answer {status}")
+            node = self._answer_schema(resolved.value) if resolved else None
+            if node is not None:
+                bundle = self._answers.answer(self._schemas.piece(node, f"{where}: answer {status}"))
+                return bundle.schema or None, bundle.shortened
+        return None, False
+
+    def _answer_schema(self, response: JsonObject) -> Any:
+        if self._swagger:
+            return response.get("schema")
+        content = response.get("content")
+        for media_type, media in islice(content.items(), _MAX_WORDS) if isinstance(content, dict) else ():
+            if (is_json(media_type) or media_type == "*/*") and isinstance(media, dict):
+                return media.get("schema")
+        return None
+
+    def _metadata(self, raw: RawOperation, places: list[JsonObject], body: JsonObject | None) -> JsonObject:
+        tree = self._reading.tree
+        metadata: JsonObject = {"parameters": places, "body": body}
+        if raw.operation_id:
+            metadata["operation_id"] = cut(raw.operation_id, MAX_TITLE)
+        if self._swagger:
+            metadata["base_path"] = base_path(tree)
+        owner = next((part for part in (raw.operation, raw.item) if _listed(part.get("servers"))), tree)
+        if id(owner) not in self._servers:
+            self._servers[id(owner)] = server_urls(owner, swagger=self._swagger)
+        metadata["servers"] = self._servers[id(owner)]
+        security = raw.operation.get("security", tree.get("security"))
+        if isinstance(security, list):
+            if id(security) not in self._securities:
+                self._securities[id(security)] = _choices(security)
+            metadata["security"] = self._securities[id(security)]
+        routing = raw.operation.get("x-routing")
+        words = raw.operation.get("x-semantic-keywords")
+        if words is None and isinstance(routing, dict):
+            words = routing.get("semanticKeywords")
+        if keywords := _words(words.split(",") if isinstance(words, str) else words):
+            metadata["routing"] = {"semanticKeywords": keywords}
+        return metadata
+
+
+def _choices(security: list[Any]) -> list[list[str]]:
+    """The schemes of each way to be allowed in; an empty one needs none."""
+    return [
+        sorted(cut(scheme, _MAX_WORD) for scheme in list(choice)[:_MAX_WORDS])
+        for choice in security[:_MAX_WORDS]
+        if isinstance(choice, dict)
+    ]
+
+
+def base_path(tree: JsonObject) -> str:
+    """The basePath of a 2.0 document, which every path of it is relative to; empty for the root."""
+    written = as_text(tree.get("basePath")).strip().strip("/")
+    return f"/{cut(written, _MAX_WORD)}" if written else ""
+
+
+def server_urls(owner: JsonObject, *, swagger: bool) -> list[str]:
+    """The URLs that the paths of a document, path item or operation hang on, variables at their defaults."""
+    if swagger:
+        host = cut(as_text(owner.get("host")).strip(), _MAX_WORD)
+        schemes = _words(owner.get("schemes")) or ["https"]
+        return [f"{scheme}://{host}{base_path(owner)}" for scheme in schemes[:_MAX_SERVERS]] if host else []
+    urls = (_server_url(server) for server in _listed(owner.get("servers"))[:_MAX_SERVERS])
+    return list(dict.fromkeys(url for url in urls if url))
+
+
+def _server_url(server: Any) -> str:
+    if not isinstance(server, dict):
+        return ""
+    variables = server.get("variables")
+
+    def default(match: re.Match[str]) -> str:
+        variable = variables.get(match[1]) if isinstance(variables, dict) else None
+        value = as_text(variable.get("default")) if isinstance(variable, dict) else ""
+        return cut(value, _MAX_WORD) or match[0]
+
+    return cut(_VARIABLE.sub(default, as_text(server.get("url"))[:2_000]), 2_000)
+
+
+def said_together(summary: Any, description: Any) -> str:
+    """Summary and description in one text, unless one only repeats the other; empty if there is neither."""
+    summary = plain_text(summary, limit=MAX_DESCRIPTION)
+    text = plain_text(description, limit=MAX_DESCRIPTION)
+    if not summary or not text:
+        return summary or text
+    short, long = summary.casefold().rstrip("."), text.casefold().rstrip(".")
+    if long.startswith(short):
+        return text
+    return summary if short.startswith(long) else cut(f"{summary}\n\n{text}", MAX_DESCRIPTION)
+
+
+def _words(value: Any) -> list[str]:
+    """A list of short texts (tags, keywords), each once; a single text counts as a list of one."""
+    listed = _listed(value) if not isinstance(value, str) else [value]
+    words = (one_line(word, limit=_MAX_WORD) for word in listed[: 10 * _MAX_WORDS])
+    return list(dict.fromkeys(word for word in words if word))[:_MAX_WORDS]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,72 @@
+"""One way in for every kind of document: it is loaded once, recognised by what it holds, and read by the reader of its kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tools.imports.formats.archive import is_archive, load_archive
+from tools.imports.formats.json_document import load_document
+from tools.imports.formats.lightapi.document import read_lightapi
+from tools.imports.formats.mcp_tools import read_mcp_tools
+from tools.imports.formats.openapi.document import read_openapi
+from tools.imports.formats.specs import DocumentRefused, ParsedDocument
+from tools.imports.formats.texts import one_line, without_controls
+
+READERS = {"openapi": read_openapi, "lightapi": read_lightapi, "mcp": read_mcp_tools}
+_SAID = {"openapi": "OpenAPI", "lightapi": "LightAPI", "mcp": "a list of MCP tools"}
+# What only a document of that kind has at its top.
+_MARKS = {
+    "openapi": ("openapi", "swagger", "swaggerVersion"),
+    "lightapi": ("lightapi",),
+    "mcp": ("tools", "pages", "jsonrpc", "result", "error"),
+}
+
+
+def parse_document(raw: bytes, *, name: str = "", kind: str = "") -> ParsedDocument:
+    """Read a document of `kind` (openapi, mcp, lightapi), or of the kind that it shows itself to be.
+
+    `name` (of its file) begins the sentence when it is refused: `DocumentRefused`, also where it could be of two kinds.
+    """
+    subject = one_line(without_controls(name)[0], limit=100) or "The document"
+    loaded = (
+        load_archive(raw, subject=subject)
+        if is_archive(raw)
+        else load_document(_of_event_stream(raw), subject=subject)
+    )
+    return READERS[kind or _kind(loaded.value, subject)](loaded, subject)
+
+
+def _kind(value: Any, subject: str) -> str:
+    if isinstance(value, list) and any(isinstance(entry, dict) and "name" in entry for entry in value):
+        return "mcp"
+    if not isinstance(value, dict):
+        kind = "a list without tools" if isinstance(value, list) else "a single value"
+        raise DocumentRefused(
+            f"{subject} is not an OpenAPI document, a list of MCP tools or a LightAPI description: its top level is {kind}."
+        )
+    found = {kind: mark for kind, marks in _MARKS.items() for mark in marks if mark in value}
+    if "openapi" in found or "lightapi" in found:
+        # Both may have a field of their own by one of these common names.
+        found.pop("mcp", None)
+    if len(found) > 1:
+        shown = " or ".join(f"{_SAID[kind]} (it has '{mark}')" for kind, mark in found.items())
+        raise DocumentRefused(f"{subject} could be {shown}. Say which it is.")
+    if not found:
+        raise DocumentRefused(
+            f"{subject} is not an OpenAPI document, a list of MCP tools or a LightAPI description: it has neither "
+            "'openapi' nor 'swagger', nor 'tools', nor 'lightapi'."
+        )
+    return next(iter(found))
+
+
+def _of_event_stream(raw: bytes) -> bytes:
+    """The last message of an event stream, which is the answer; anything else as it is."""
+    if not raw.lstrip().startswith((b"event:", b"data:")):
+        return raw
+    messages = [b""]
+    for line in raw.splitlines():
+        if not line.strip():
+            messages.append(b"")
+        elif line.startswith(b"data:"):
+            messages[-1] += line.removeprefix(b"data:").removeprefix(b" ") + b"\n"
+    return next((message for message in reversed(messages) if message.strip()), b"")

@@ -1,0 +1,159 @@
+"""What all parts of one import share while they read a document: its values, `$ref`s and warnings.
+
+A `$ref` is only ever looked up inside the document. One that leads outside is reported and never opened, so
+that an uploaded document cannot make the server fetch or read anything.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from tools.imports.formats.specs import JsonObject
+from tools.imports.formats.texts import as_text, cut
+
+MAX_WARNINGS = 200
+MAX_WARNING_LENGTH = 500
+_MAX_HOPS = 100
+_IN_A_CIRCLE = "leads in a circle"
+
+
+class Warnings:
+    """Sentences for the operator, each once, in the order in which they were found."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, None] = {}
+        self._more = 0
+
+    def add(self, sentence: str) -> None:
+        """Keep the sentence, or only count it when there are many already."""
+        sentence = cut(sentence, MAX_WARNING_LENGTH)
+        if sentence in self._found:
+            return
+        if len(self._found) < MAX_WARNINGS:
+            self._found[sentence] = None
+        else:
+            self._more += 1
+
+    def all(self) -> tuple[str, ...]:
+        """At most `MAX_WARNINGS` sentences, and one that counts the rest."""
+        return (*self._found, f"… and {self._more:,} more.") if self._more else tuple(self._found)
+
+
+class Target(NamedTuple):
+    """Where a `$ref` leads: the value, the normalised pointer to it, or the reason why there is none."""
+
+    value: Any
+    pointer: str
+    problem: str = ""
+
+
+class Resolved(NamedTuple):
+    """A mapping of the document (itself, not a copy) and the description that holds for it where it is used.
+
+    A description beside the `$ref` wins over the one behind it. (2.0 and 3.0 say that it is to be ignored;
+    but it was written for readers, and readers are what it is for.)
+    """
+
+    value: JsonObject
+    description: str
+
+
+class Reading:
+    """One document that is being read."""
+
+    def __init__(self, tree: JsonObject, *, siblings_count: bool) -> None:
+        """`siblings_count`: what stands beside a `$ref` in a schema holds as well (from 3.1 on)."""
+        self.tree = tree
+        self.siblings_count = siblings_count
+        self.warnings = Warnings()
+        self._targets: dict[str, Target] = {}
+        # Keyed by the identity of nodes of the document, which outlive this object.
+        self._values: dict[int, int] = {}
+
+    def target(self, ref: str) -> Target:
+        """The value that a `$ref` finally leads to: a chain of mere references is followed to its end."""
+        found = self._targets.get(ref)
+        if found is None:
+            found = self._targets[ref] = self._followed(ref)
+        return found
+
+    def resolved(self, node: Any, where: str) -> Resolved | None:
+        """The mapping that a parameter, body or answer stands for; None, with a warning, if there is none."""
+        description: Any = None
+        seen: set[str] = set()
+        while isinstance(node, dict) and isinstance(ref := node.get("$ref"), str):
+            target = self.target(ref) if ref not in seen else Target(None, "", _IN_A_CIRCLE)
+            if target.problem:
+                self.warnings.add(
+                    f"{where}: the reference '{cut(ref, 200)}' {target.problem}; it is left out."
+                )
+                return None
+            seen.add(ref)
+            description = node.get("description") if description is None else description
+            node = target.value
+        if not isinstance(node, dict):
+            self.warnings.add(f"{where}: a mapping is expected and something else is found; it is left out.")
+            return None
+        return Resolved(node, as_text(node.get("description") if description is None else description))
+
+    def values_behind(self, node: Any) -> int:
+        """How many values the chain of a node's `$ref` leads to, all its steps together; other references are not followed."""
+        total, seen = 0, set()
+        while isinstance(node, dict) and isinstance(ref := node.get("$ref"), str) and ref not in seen:
+            seen.add(ref)
+            node = self.target(ref).value
+            if id(node) not in self._values:
+                self._values[id(node)] = _values(node)
+            total += self._values[id(node)]
+        return total
+
+    def _followed(self, ref: str) -> Target:
+        seen: set[str] = set()
+        while True:
+            if not ref.startswith("#"):
+                return Target(None, "", "leads outside the document and is not opened")
+            if ref in seen or len(seen) > _MAX_HOPS:
+                return Target(None, "", _IN_A_CIRCLE)
+            seen.add(ref)
+            target = self._at(ref)
+            following = target.value.get("$ref") if isinstance(target.value, dict) else None
+            if not isinstance(following, str) or (self.siblings_count and len(target.value) > 1):
+                return target
+            ref = following
+
+    def _at(self, ref: str) -> Target:
+        nothing = Target(None, "", "leads to nothing")
+        if not ref.startswith("#/"):
+            return nothing
+        value: Any = self.tree
+        steps: list[str] = []
+        for part in ref[2:].split("/"):
+            step = _step(value, part)
+            if step is None:
+                return nothing
+            value = value[int(step)] if isinstance(value, list) else value[step]
+            steps.append(step)
+        return Target(value, "/".join(step.replace("~", "~0").replace("/", "~1") for step in steps))
+
+
+def _values(value: Any) -> int:
+    count, waiting = 0, [value]
+    while waiting:
+        count += 1
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+    return count
+
+
+def _step(value: Any, part: str) -> str | None:
+    """The key (or index, as text) that a part of a JSON pointer names in a value, percent-encoded or not."""
+    for written in (part, unquote(part)):
+        key = written.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and key in value:
+            return key
+        if isinstance(value, list) and re.fullmatch(r"0|[1-9][0-9]{0,6}", key) and int(key) < len(value):
+            return key
+    return None

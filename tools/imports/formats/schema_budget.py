@@ -1,0 +1,255 @@
+"""One JSON Schema per tool, never larger than a limit, with the definitions that it needs under `$defs`.
+
+What is nearest to the tool is kept whole, what lies deeper is shortened or left out: examples first, then
+long texts and long lists of allowed values (which turn into words of the description), then nested schemas. A
+shortened schema never refuses what the full one allows. All sizes are bytes of compact JSON, and pieces are
+shortened once a document, not once a tool.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from tools.imports.formats.json_schema import (
+    LIST_KEYS,
+    MAP_KEYS,
+    MAX_TEXT,
+    SCHEMA_KEYS,
+    Piece,
+    Schemas,
+    json_size,
+    piece_of,
+)
+from tools.imports.formats.specs import JsonObject
+from tools.imports.formats.texts import cut
+
+# How much of the limit a single piece may take, from the first attempt to the last.
+_SHARES = (1, 4, 16, 64, 256)
+# Levels of nesting and characters per text that are kept, from the first cut to the last.
+_CUTS = ((6, 500), (4, 300), (3, 200), (2, 150), (1, 100), (0, 60))
+# A list of allowed values larger than this many bytes becomes a few words.
+_LONG_ENUM = 1_000
+_ENUM_WORDS = 10
+# With less room than this, examples go.
+_ROOM_FOR_EXAMPLES = 2_048
+# Keywords that turn a looser schema inside them into a stricter whole.
+_TURNING = frozenset(
+    ("not", "if", "then", "else", "unevaluatedItems", "unevaluatedProperties", "maxContains")
+)
+_NOT_SHOWN: JsonObject = {"description": "Not shown here: too large."}
+_NOT_SHOWN_SIZE = json_size(_NOT_SHOWN)
+_DEFS_SIZE = len(',"$defs":{}')
+_OBJECT_SIZE = len('{"type":"object","properties":{},"required":[]}')
+
+
+class Part(NamedTuple):
+    """A property of a tool: its schema, and what the operation says about it in addition (description …)."""
+
+    name: str
+    piece: Piece
+    annotations: JsonObject
+    required: bool
+
+
+class Bundle(NamedTuple):
+    """A finished schema, the names of the parts in it, and whether something was shortened or left out."""
+
+    schema: JsonObject
+    kept: frozenset[str]
+    shortened: bool
+
+
+class Bundler:
+    """Makes the schemas of one document's tools, each of at most `limit` bytes."""
+
+    def __init__(self, schemas: Schemas, limit: int) -> None:
+        self._schemas = schemas
+        self._limit = limit
+        self._rooms = [limit // share for share in _SHARES]
+        # Keyed by the identity of pieces, whose first holder (the key's own piece) is kept in the value.
+        self._fitted: dict[tuple[int, int], tuple[Piece, Piece]] = {}
+        self._loose: dict[int, tuple[Piece, Piece]] = {}
+
+    def parameters(self, parts: Sequence[Part]) -> Bundle:
+        """An object schema with the parts as its properties."""
+        for room in self._rooms:
+            fitted = [self._fit(part.piece, room) for part in parts]
+            extras = [_annotations(part.annotations, room) for part in parts]
+            costs = [
+                piece.size + (json_size(extra) if extra else 0) + 2 * len(part.name.encode()) + 8
+                for part, piece, extra in zip(parts, fitted, extras, strict=True)
+            ]
+            if self._enough(sum(costs), (ref for piece in fitted for ref in piece.refs)):
+                break
+        chosen = self._affordable(parts, fitted, costs)
+        refs = tuple(dict.fromkeys(ref for index in chosen for ref in fitted[index].refs))
+        size = _OBJECT_SIZE + sum(costs[index] for index in chosen)
+        definitions, shortened = self._definitions(refs, self._limit - size)
+        shortened = shortened or any(fitted[index] is not part.piece for index, part in enumerate(parts))
+        schema: JsonObject = {"type": "object", "properties": {}}
+        for index in chosen:
+            piece = self._loosened(fitted[index]) if shortened else fitted[index]
+            schema["properties"][parts[index].name] = {**piece.schema, **extras[index]}
+        if required := [parts[index].name for index in chosen if parts[index].required]:
+            schema["required"] = required
+        schema |= self._section(definitions, loose=shortened)
+        kept = frozenset(parts[index].name for index in chosen)
+        return Bundle(schema, kept, shortened or len(chosen) < len(parts))
+
+    def answer(self, piece: Piece) -> Bundle:
+        """The schema of an answer; of a mere reference the target is shown, as agents look at the top."""
+        if piece.schema.keys() == {"$ref"}:
+            piece = self._schemas.definition(piece.refs[0])
+        for room in self._rooms:
+            fitted = self._fit(piece, room)
+            if self._enough(fitted.size, fitted.refs):
+                break
+        definitions, shortened = self._definitions(fitted.refs, self._limit - fitted.size)
+        shortened = shortened or fitted is not piece
+        schema = (self._loosened(fitted) if shortened else fitted).schema
+        return Bundle({**schema, **self._section(definitions, loose=shortened)}, frozenset(), shortened)
+
+    def _enough(self, size: int, refs: Iterable[str]) -> bool:
+        return _OBJECT_SIZE + _DEFS_SIZE + size + _reserved(set(refs)) <= self._limit
+
+    def _affordable(self, parts: Sequence[Part], fitted: Sequence[Piece], costs: Sequence[int]) -> list[int]:
+        """The indexes of the parts that fit, required ones first in line: nearly always all of them."""
+        if self._enough(sum(costs), (ref for piece in fitted for ref in piece.refs)):
+            return list(range(len(parts)))
+        known: set[str] = set()
+        size = 0
+        chosen = []
+        for index in sorted(range(len(parts)), key=lambda index: (not parts[index].required, index)):
+            more = known.union(fitted[index].refs)
+            if self._enough(size + costs[index], more):
+                known, size = more, size + costs[index]
+                chosen.append(index)
+        return sorted(chosen)
+
+    def _definitions(self, refs: Sequence[str], room: int) -> tuple[dict[str, Piece | None], bool]:
+        """What the references need, None for what there is no room for; and whether anything is cut.
+
+        Nearest first.
+
+        A name is paid for with its stub when it is first met, so that every reference that is kept has an
+        end.
+        """
+        definitions: dict[str, Piece | None] = dict.fromkeys(refs)
+        room -= _DEFS_SIZE + _reserved(refs)
+        waiting = deque(refs)
+        shortened = False
+        while waiting:
+            name = waiting.popleft()
+            for share in self._rooms:
+                if room + _NOT_SHOWN_SIZE <= len("{}"):
+                    shortened = True
+                    break
+                piece = self._fit(self._schemas.definition(name), share)
+                new = [ref for ref in piece.refs if ref not in definitions]
+                cost = piece.size - _NOT_SHOWN_SIZE + _reserved(new)
+                if cost <= room:
+                    room -= cost
+                    shortened = shortened or piece is not self._schemas.definition(name)
+                    definitions |= dict.fromkeys(new)
+                    definitions[name] = piece
+                    waiting.extend(new)
+                    break
+            else:
+                shortened = True
+        return definitions, shortened
+
+    def _section(self, definitions: dict[str, Piece | None], *, loose: bool) -> JsonObject:
+        if not definitions:
+            return {}
+        section: JsonObject = {}
+        for name, piece in definitions.items():
+            shown = self._loosened(piece) if piece and loose else piece
+            section[name] = shown.schema if shown else _NOT_SHOWN
+        return {"$defs": section}
+
+    def _fit(self, piece: Piece, room: int) -> Piece:
+        if piece.size <= room:
+            return piece
+        found = self._fitted.get((id(piece), room))
+        if found is None:
+            found = self._fitted[id(piece), room] = (piece, _shortened_to(piece, room))
+        return found[1]
+
+    def _loosened(self, piece: Piece) -> Piece:
+        found = self._loose.get(id(piece))
+        if found is None:
+            found = self._loose[id(piece)] = (piece, piece_of(_shorter(piece.schema, None, MAX_TEXT)))
+        return found[1]
+
+
+def _reserved(names: Iterable[str]) -> int:
+    return sum(len(name.encode()) + 4 + _NOT_SHOWN_SIZE for name in names)
+
+
+def _annotations(annotations: JsonObject, room: int) -> JsonObject:
+    if not annotations:
+        return annotations
+    kept = dict(annotations)
+    if room < _ROOM_FOR_EXAMPLES:
+        kept.pop("examples", None)
+    if "description" in kept:
+        kept["description"] = cut(kept["description"], max(_CUTS[-1][1], min(MAX_TEXT, room // 8)))
+    return kept
+
+
+def _shortened_to(piece: Piece, room: int) -> Piece:
+    for depth, text in _CUTS:
+        shorter = piece_of(_shorter(piece.schema, depth, text))
+        if shorter.size <= room:
+            return shorter
+    return piece_of(_bare(piece.schema))
+
+
+def _shorter(schema: JsonObject, depth: int | None, text: int) -> JsonObject:
+    """A schema that allows at least the same; `depth` None only takes away what `_TURNING` explains."""
+    shorter: JsonObject = {}
+    for key, value in schema.items():
+        if key in _TURNING or (depth is not None and key in ("examples", "title")):
+            continue
+        if key in SCHEMA_KEYS and isinstance(value, dict):
+            shorter[key] = _below(value, depth, text)
+        elif key in LIST_KEYS:
+            # Two looser branches may both fit, which oneOf would refuse.
+            name = "anyOf" if key == "oneOf" else key
+            if key != "oneOf" or "anyOf" not in schema:
+                shorter[name] = [_below(item, depth, text) for item in value]
+        elif key in MAP_KEYS:
+            shorter[key] = {name: _below(item, depth, text) for name, item in value.items()}
+        elif key == "description":
+            shorter[key] = cut(value, text)
+        else:
+            shorter[key] = value
+    if depth is not None and "enum" in shorter and json_size(shorter["enum"]) > _LONG_ENUM:
+        words = _enum_words(shorter.pop("enum"))
+        shorter["description"] = cut(
+            f"{shorter.get('description', '')} {words}".strip(), text + len(words) + 1
+        )
+    return shorter
+
+
+def _below(schema: JsonObject, depth: int | None, text: int) -> JsonObject:
+    if depth is None:
+        return _shorter(schema, None, text)
+    return _shorter(schema, depth - 1, text) if depth > 0 else _bare(schema)
+
+
+def _bare(schema: JsonObject) -> JsonObject:
+    bare: JsonObject = {}
+    for key in ("type", "$ref"):
+        if key in schema:
+            bare[key] = schema[key]
+    if "items" in schema and "array" in schema.get("type", ""):
+        bare["items"] = {}
+    return bare
+
+
+def _enum_words(values: list[Any]) -> str:
+    shown = ", ".join(cut(str(value), 30) for value in values[:_ENUM_WORDS])
+    return f"One of {len(values):,} values: {shown} …"

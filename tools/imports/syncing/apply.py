@@ -1,0 +1,207 @@
+"""Writes a plan into the catalogue, in the caller's transaction: endpoints first, then the tools that are their projections,
+then their embeddings. What an operator overrode stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+from django.db.models.functions import Now
+
+from embeddings.models import Priority
+from tools.catalogue import embedding_text as embedding
+from tools.catalogue import tools as services
+from tools.catalogue.errors import RemovalsNeedConfirmation
+from tools.catalogue.projection import endpoint_fields, is_said, tool_fields, unsaid_fields
+from tools.imports.syncing.plan import CHUNK, Planned
+from tools.models import Action, Endpoint, ManualOverride, Source, SourceKind, Tool
+from tools.models.tool import TOOL_ID_LENGTH
+
+MANY = 500  # rows written by an import after which the planner needs new statistics
+
+Progress = Callable[[int], None]
+
+
+def are_too_many(removed: int, active: int) -> bool:
+    """Whether more than a fifth of a source's endpoints would vanish, which needs a person's consent (SYN-4)."""
+    return bool(removed > settings.SYNC_MAX_REMOVED * active)
+
+
+def check_removals(removed: int, active: int) -> None:
+    """Raises RemovalsNeedConfirmation where `are_too_many`."""
+    if are_too_many(removed, active):
+        raise RemovalsNeedConfirmation(removed, active)
+
+
+def removals(changes: Iterable[Planned]) -> int:
+    """How many of them take an endpoint away."""
+    return sum(one.action == Action.REMOVE for one in changes)
+
+
+def write(
+    source: Source,
+    changes: Sequence[Planned],
+    *,
+    namespace: str,
+    actor: str,
+    progress: Progress = lambda _: None,
+) -> None:
+    """Makes the changes. The caller holds the source's lock and has made them from what is there under it. `progress` is told
+    how many are made, and may raise to undo them all."""
+    _Writer(source, namespace, actor, progress).write(changes)
+    if len(changes) >= MANY:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT tools_analyze()")
+
+
+class _Writer:
+    def __init__(self, source: Source, namespace: str, actor: str, progress: Progress) -> None:
+        self.source, self.namespace, self.actor, self._progress = source, namespace, actor, progress
+        self._done = 0
+
+    def write(self, changes: Sequence[Planned]) -> None:
+        self._in_chunks(self._add(), [one for one in changes if one.action == Action.ADD])
+        # In the order of ids, and tools before their endpoints, as every write of the catalogue locks its rows.
+        known = sorted((one for one in changes if one.endpoint_id), key=lambda one: str(one.tool_uuid))
+        self._in_chunks(self._change, [one for one in known if one.action in (Action.CHANGE, Action.MOVE)])
+        self._in_chunks(self._remove, [one for one in known if one.action == Action.REMOVE])
+
+    def _in_chunks(self, step: Callable[[list[Planned]], None], changes: list[Planned]) -> None:
+        for start in range(0, len(changes), CHUNK):
+            chunk = changes[start : start + CHUNK]
+            step(chunk)
+            self._done += len(chunk)
+            self._progress(self._done)
+
+    def _add(self) -> Callable[[list[Planned]], None]:
+        taken = set(Tool.objects.filter(namespace=self.namespace).values_list("tool_id", flat=True))
+
+        def add(chunk: list[Planned]) -> None:
+            endpoints, tools = [], []
+            for one in chunk:
+                if one.spec is None:
+                    continue
+                endpoint = Endpoint(
+                    source=self.source,
+                    content_hash=one.content_hash,
+                    layers=one.layers,
+                    **endpoint_fields(one.spec),
+                )
+                tool = Tool(
+                    source=self.source, endpoint=endpoint, namespace=self.namespace, updated_by=self.actor,
+                    tool_id=_tool_id(self.source, one.spec.name, one.key, taken), **tool_fields(one.spec, self.source),
+                )  # fmt: skip
+                tool.search_text = embedding.search_text(tool)
+                endpoints.append(endpoint)
+                tools.append(tool)
+            Endpoint.objects.bulk_create(endpoints)
+            Tool.objects.bulk_create(tools)
+            services.put_in_step(tools, priority=Priority.BACKFILL)
+
+        return add
+
+    def _change(self, chunk: list[Planned]) -> None:
+        planned = {one.endpoint_id: one for one in chunk}
+        tools, endpoints = self._locked(chunk)
+        unsaid = {
+            pk: unsaid_fields(one, spec)
+            for pk, one in endpoints.items()
+            if (spec := planned[pk].spec) is not None
+        }
+        returning = {one.pk for one in endpoints.values() if one.took_tool_down and not one.active}
+        for one in endpoints.values():
+            self._update(one, planned[one.pk])
+        self._project(tools, unsaid, returning)
+
+    def _locked(self, chunk: list[Planned], **only: bool) -> tuple[list[Tool], dict[UUID | None, Endpoint]]:
+        """The tools of the chunk and its endpoints, in the order in which an edit and a deletion lock them too."""
+        ids = [one.endpoint_id for one in chunk]
+        tools = list(Tool.objects.filter(endpoint_id__in=ids, **only).order_by("pk").select_for_update())
+        found = Endpoint.objects.filter(pk__in=ids).order_by("pk").select_for_update()
+        endpoints: dict[UUID | None, Endpoint] = {one.pk: one for one in found}
+        for tool in tools:
+            tool.endpoint, tool.source = endpoints[tool.endpoint_id], self.source
+        return tools, endpoints
+
+    @staticmethod
+    def _update(endpoint: Endpoint, planned: Planned) -> None:
+        """Writes the endpoint's columns that differ. Row by row: one statement for many rows, with a case for each of them and
+        of their columns, takes Django several times as long."""
+        if planned.spec is None:
+            raise ValueError("a change has a spec")
+        said = {
+            **endpoint_fields(planned.spec), "layers": planned.layers, "content_hash": planned.content_hash,
+            "active": True, "took_tool_down": False,
+        }  # fmt: skip
+        moved = {name: value for name, value in said.items() if getattr(endpoint, name) != value}
+        for name, value in moved.items():
+            setattr(endpoint, name, value)
+        if moved:
+            Endpoint.objects.filter(pk=endpoint.pk).update(**moved, updated_at=Now())
+
+    def _project(
+        self, tools: list[Tool], unsaid: dict[UUID | None, dict[str, Any]], returning: set[UUID]
+    ) -> None:
+        """Writes the tools where they differ from what the source and the operators say; those whose endpoint is `returning`
+        are active again."""
+        overrides = self._overrides(tools)
+        for tool in tools:
+            fields = unsaid[tool.endpoint_id] | tool_fields(
+                tool.endpoint, self.source, overrides.get(tool.pk)
+            )
+            if tool.endpoint_id in returning:
+                fields["active"] = True
+            moved = {name: value for name, value in fields.items() if getattr(tool, name) != value}
+            for name, value in moved.items():
+                setattr(tool, name, value)
+            if moved:
+                tool.version += 1
+                moved |= {"version": tool.version, "updated_at": Now(), "updated_by": self.actor}
+            search_text = embedding.search_text(tool)
+            if search_text != tool.search_text:  # which alone is nothing that a form shows
+                tool.search_text = moved["search_text"] = search_text
+            if moved:
+                Tool.objects.filter(pk=tool.pk).update(**moved)
+        services.put_in_step(tools, priority=Priority.BACKFILL)
+
+    def _overrides(self, tools: list[Tool]) -> dict[UUID, dict[str, Any]]:
+        """The overrides that stay, by tool; where the source's syncs win, those of which it says nothing."""
+        kept: dict[UUID, dict[str, Any]] = {}
+        lost = []
+        endpoints = {tool.pk: tool.endpoint for tool in tools if tool.endpoint is not None}
+        for one in ManualOverride.objects.filter(tool__in=tools):
+            if self.source.sync_wins and is_said(one.field, endpoints[one.tool_id], self.source):
+                lost.append(one.pk)
+            else:
+                kept.setdefault(one.tool_id, {})[one.field] = one.value
+        if lost:
+            ManualOverride.objects.filter(pk__in=lost).delete()
+        return kept
+
+    def _remove(self, chunk: list[Planned]) -> None:
+        tools, endpoints = self._locked(chunk, active=True)
+        for tool in tools:
+            endpoints[tool.endpoint_id].took_tool_down = True
+            tool.active = False
+            tool.version += 1
+            tool.updated_at, tool.updated_by = Now(), self.actor
+        for endpoint in endpoints.values():
+            endpoint.active, endpoint.updated_at = False, Now()
+        Endpoint.objects.bulk_update(endpoints.values(), ["active", "took_tool_down", "updated_at"])
+        Tool.objects.bulk_update(tools, ["active", "version", "updated_at", "updated_by"])
+        services.put_in_step(tools)
+
+
+def _tool_id(source: Source, name: str, key: str, taken: set[str]) -> str:
+    """The id of a new tool: a file's own id to the letter, else the operation's name, told apart by its key where an older
+    tool still holds that name."""
+    wanted = key if source.kind == SourceKind.MANUAL else name
+    if wanted in taken:
+        wanted = f"{name[:55]}_{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+    taken.add(wanted)
+    return wanted[:TOOL_ID_LENGTH]

@@ -1,0 +1,53 @@
+"""Starts the syncs whose time has come."""
+
+from __future__ import annotations
+
+import logging
+
+from django.db import DatabaseError
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from portal.jobs import services as jobs
+from portal.jobs.errors import JobError
+from portal.tenancy.context import tenant_context, tenant_ids
+from tools.imports.syncing.jobs import SYNC
+from tools.imports.syncing.store import INTERVALS
+from tools.models import Schedule, Source
+
+log = logging.getLogger(__name__)
+
+ACTOR = "schedule"
+
+
+def start_due_syncs() -> int:
+    """A job for every source that is due, in every tenant; returns how many. What was missed while nothing ran is done once."""
+    started = 0
+    for tenant_id in tenant_ids():
+        try:
+            with tenant_context(tenant_id):
+                started += _start_due()
+        except DatabaseError:
+            # One tenant's trouble is not the others'; it is due again in a minute.
+            log.exception("The due syncs of tenant %s were not started.", tenant_id)
+    return started
+
+
+def _start_due() -> int:
+    due = Q(next_sync_at__lte=Now()) | Q(next_sync_at=None)
+    # A row that another beat holds is being started there. A failure brings the next time nearer again.
+    sources = Source.objects.exclude(schedule=Schedule.NEVER).filter(due).select_for_update(skip_locked=True)
+    started = 0
+    for source in sources:
+        Source.objects.filter(pk=source.pk).update(next_sync_at=Now() + INTERVALS[Schedule(source.schedule)])
+        started += _start(source)
+    return started
+
+
+def _start(source: Source) -> bool:
+    try:
+        jobs.start(SYNC, {"source": source.slug, "apply": source.auto_apply}, by=ACTOR)
+    except JobError as error:
+        log.info("The sync of %s was not started: %s", source.slug, error)
+        return False
+    return True
