@@ -9,7 +9,7 @@ from django.db import connection
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from embeddings.models import EmbeddingTally, Priority
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from portal.resilience.counters import EXPIRED, FAILED, LAG, LAG_SECONDS, LAG_SUM
 
 # What embeddings_figures() calls it: the name and help of the metric, and of its label.
@@ -56,7 +56,7 @@ class QueueFigures:
             "1 for each provider that is in trouble and not asked.",
             labels=["model", "purpose"],
         )
-        for trouble in circuits.troubles():
+        for trouble in circuit_breaker.open_circuits():
             is_open.add_metric([trouble.model, trouble.purpose], 1)
         yield is_open
         yield from _tallied()

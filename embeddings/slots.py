@@ -21,13 +21,13 @@ from embeddings import registry
 from embeddings.models import EmbeddingModel
 from embeddings.providers import EmbeddingProvider, ProviderError, get_provider
 from embeddings.registry import EmbeddedEntity
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context, tenant_ids
 
 MAX_MISSING = 0.005
 """The share of the serving vectors that the slot which is to serve next may lack: failed ones (EMB-10), or of edits that
 are just being embedded."""
-REMEMBERED_SECONDS = 0.5
+CACHE_SECONDS = 0.5
 """How long a process may go on searching in the slot that served before; its rows stay until it is dropped."""
 
 
@@ -67,7 +67,7 @@ class Completeness:
         return self.total - self.ready <= MAX_MISSING * self.total
 
 
-def kept() -> list[Slot]:
+def all() -> list[Slot]:  # noqa: A001 - read as slots.all()
     """The slots whose embeddings follow every write, the serving one first."""
     return [_slot(row) for row in _rows()]
 
@@ -86,24 +86,24 @@ def _slot(row: EmbeddingModel) -> Slot:
 
 def serving() -> Slot:
     """The slot that answers searches, as it was at most half a second ago: a search costs no query for it."""
-    global _remembered  # noqa: PLW0603 - one memory a process
-    row, until = _remembered
+    global _cached  # noqa: PLW0603 - one memory a process
+    row, until = _cached
     if row is None or time.monotonic() >= until:
         row = _rows()[0]
-        _remembered = row, time.monotonic() + REMEMBERED_SECONDS
+        _cached = row, time.monotonic() + CACHE_SECONDS
     return _slot(row)
 
 
-_remembered: tuple[EmbeddingModel | None, float] = None, 0.0
+_cached: tuple[EmbeddingModel | None, float] = None, 0.0
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Looks again which slot serves at the next search of this process."""
-    global _remembered  # noqa: PLW0603 - see `serving`
-    _remembered = None, 0.0
+    global _cached  # noqa: PLW0603 - see `serving`
+    _cached = None, 0.0
 
 
-def adopt() -> str:
+def ensure_slot() -> str:
     """Gives the model that the settings name a slot, if it has none; returns a sentence about it, or "".
 
     The first model serves at once. A second one is filled by the workers' reconciler, without a switch.
@@ -117,7 +117,7 @@ def adopt() -> str:
         if known is not None:
             if (known.provider, known.url) != (settings.EMBEDDING_PROVIDER, settings.EMBEDDING_URL):
                 # Trouble of the way it was reached before says nothing of the new one.
-                circuits.forget(but=[row.model for row in rows.values() if row.model != model])
+                circuit_breaker.close_all(keep=[row.model for row in rows.values() if row.model != model])
             EmbeddingModel.objects.filter(pk=known.pk).update(
                 provider=settings.EMBEDDING_PROVIDER, url=settings.EMBEDDING_URL
             )
@@ -147,7 +147,7 @@ def adopt() -> str:
 
 def completeness() -> Completeness | None:
     """How far the slot that does not serve is, over all tenants; None where there is none."""
-    slots = kept()
+    slots = all()
     return _counted(*slots) if len(slots) > 1 else None
 
 
@@ -172,12 +172,12 @@ def switch(to: str = "") -> Slot:
     """Lets the other slot serve, and keeps the present one for the way back. `to` names the model that is meant, so that
     asking twice does not go back. Raises SlotError if it is not complete."""
     with transaction.atomic():
-        now, then = _both(
+        now, then = _lock_both(
             "There is no second model to switch to. Set EMBEDDING_MODEL to it and start the portal again."
         )
         if to == now.model:
             return now
-        _check_is(then, to)
+        _check_model(then, to)
         found = _counted(now, then)
         if not found.is_complete:
             raise SlotError(
@@ -185,7 +185,7 @@ def switch(to: str = "") -> Slot:
             )
         EmbeddingModel.objects.filter(slot=now.number).update(serves=False)
         EmbeddingModel.objects.filter(slot=then.number).update(serves=True)
-    forget()
+    clear_cache()
     return then
 
 
@@ -193,29 +193,29 @@ def drop(model: str = "") -> Slot:
     """Gives up the slot that does not serve: there is no way back to it. `model` names the one that is meant. Its vectors
     and tasks are deleted by `clear_dropped`."""
     with transaction.atomic():
-        _, gone = _both("Only one model has vectors, and it serves.")
-        _check_is(gone, model)
+        _, gone = _lock_both("Only one model has vectors, and it serves.")
+        _check_model(gone, model)
         EmbeddingModel.objects.filter(slot=gone.number).delete()
     return gone
 
 
-def _both(otherwise: str) -> list[Slot]:
+def _lock_both(otherwise: str) -> list[Slot]:
     """The serving slot and the other one, locked. Raises SlotError with `otherwise` where there is one alone."""
     list(EmbeddingModel.objects.select_for_update().order_by("slot"))
-    slots = kept()
+    slots = all()
     if len(slots) < 2:
         raise SlotError(otherwise)
     return slots
 
 
-def _check_is(slot: Slot, model: str) -> None:
+def _check_model(slot: Slot, model: str) -> None:
     if model not in {"", slot.model}:
         raise SlotError(f"The second model is {slot.model} now, and not {model}.")
 
 
 def clear_dropped() -> None:
     """Deletes what the slots without a model hold. Needs a login that may list the tenants (the worker's or the owner's)."""
-    for number in {0, 1} - {slot.number for slot in kept()}:
+    for number in {0, 1} - {slot.number for slot in all()}:
         _clear(number)
 
 
@@ -235,5 +235,5 @@ def _clear(number: int) -> None:
                 """
                 DELETE FROM embeddings_embeddingtask WHERE tenant_id = %s AND entity_type = %s AND NOT model = ANY(%s)
                 """,
-                [current_tenant(), entity.type, [slot.model for slot in kept()]],
+                [current_tenant(), entity.type, [slot.model for slot in all()]],
             )

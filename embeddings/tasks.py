@@ -8,14 +8,14 @@ from embeddings.queue import reconcile as reconciler
 from embeddings.queue import worker
 
 
-@shared_task(name="embeddings.tasks.ring", ignore_result=True)
-def ring() -> None:
+@shared_task(name="embeddings.tasks.wake", ignore_result=True)
+def wake() -> None:
     """Somebody committed work: the loop of this process looks at once (without one, here and now)."""
     loop = worker.Loop.running
     if loop is None:
         worker.drain()
     else:
-        loop.ring()
+        loop.wake()
 
 
 @shared_task(name="embeddings.tasks.reconcile", ignore_result=True)

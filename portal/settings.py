@@ -107,7 +107,7 @@ PGHISTORY_CONTEXT_FIELD = pghistory.ContextJSONField()
 CELERY_BROKER_URL = env.text("REDIS_URL")
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
-CELERY_TASK_ROUTES = {"embeddings.tasks.ring": {"queue": "embeddings"}}
+CELERY_TASK_ROUTES = {"embeddings.tasks.wake": {"queue": "embeddings"}}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # For ever: the poll works meanwhile, and would end with the process.
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None

@@ -23,7 +23,7 @@ from uuid import UUID
 
 from embeddings.backfill import scan as backfill
 from embeddings.backfill.scan import EVERYTHING, Wanted
-from embeddings.queue import job_tasks as followed
+from embeddings.queue import job_tasks
 from embeddings.registry import EmbeddedEntity
 from portal.jobs.context import Context, Failure
 
@@ -164,8 +164,8 @@ class _Run:
         """Sees what has become of the tasks; returns how many are left."""
         context, cursor = self.context, self.cursor
         with self._tenant():
-            failed = followed.collect_failures(self.entity, self.job_id)
-            waiting = followed.waiting(self.entity, self.job_id)
+            failed = job_tasks.collect_failures(self.entity, self.job_id)
+            waiting = job_tasks.count_waiting(self.entity, self.job_id)
             before: int = cursor.get("waiting", 0)
             if failed or waiting != before:
                 labels = self.work.labels([entity_id for entity_id, _ in failed])
@@ -186,7 +186,7 @@ class _Run:
         while True:
             self._follow()
             with self._tenant():
-                taken = followed.take_back(self.entity, self.job_id, self.work.batch_size)
+                taken = job_tasks.take_back(self.entity, self.job_id, self.work.batch_size)
                 if not taken:
                     break
                 taken_back += len(taken)
@@ -196,7 +196,7 @@ class _Run:
                 # What had failed in this job before has failed still.
                 context.batch(cursor=cursor, failed_again=taken)
         with self._tenant():
-            left = followed.let_go(self.entity, self.job_id)
+            left = job_tasks.untag(self.entity, self.job_id)
             context.batch(
                 done=context.done + self.cursor.get("waiting", 0),
                 cursor={**self.cursor, "waiting": 0},
@@ -206,7 +206,7 @@ class _Run:
     def _restart(self) -> None:
         """Begins the scan again."""
         with self._tenant():
-            followed.let_go(self.entity, self.job_id)
+            job_tasks.untag(self.entity, self.job_id)
             self.context.batch(
                 done=0,
                 skipped=0,

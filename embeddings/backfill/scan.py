@@ -16,8 +16,8 @@ from django.db import connection, models
 
 from embeddings import slots
 from embeddings.models import EmbeddingStatus, Priority
-from embeddings.queue import job_tasks as followed
-from embeddings.queue.enqueue import Wish, ask_again, want
+from embeddings.queue import job_tasks
+from embeddings.queue.enqueue import EmbeddingRequest, enqueue, requeue
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
 from embeddings.text import source_hash
@@ -62,7 +62,7 @@ def counts(entity: EmbeddedEntity, *, entity_table: str) -> Counts:
         total = cursor.fetchone()[0]
         cursor.execute(
             f"SELECT status, count(*) FROM {entity.table} WHERE tenant_id = %s AND active AND slot = %s GROUP BY status",
-            [current_tenant(), slots.kept()[0].number],
+            [current_tenant(), slots.all()[0].number],
         )
         found = dict(cursor.fetchall())
     return Counts(total=total, missing=total - sum(found.values()), **found)
@@ -95,10 +95,10 @@ def scan(entity: EmbeddedEntity, ids: Sequence[UUID], wanted: Wanted, *, job_id:
     catalogue is scanned without a write or a lock.
     """
     scanned = Scanned()
-    for slot in slots.kept():
+    for slot in slots.all():
         _scan_slot(entity, slot, ids, wanted, job_id, scanned)
     # What an edit has asked for meanwhile, or holds a lock on, is the edit's.
-    scanned.asked = followed.labelled(entity, job_id, ids) if scanned.asked else set()
+    scanned.asked = job_tasks.tagged(entity, job_id, ids) if scanned.asked else set()
     return scanned
 
 
@@ -116,7 +116,7 @@ def _scan_slot(
         scanned.ready_since |= since
     scanned.looked_for.update(looked_for, since)
     with_task = _with_live_task(entity.type, slot, looked_for)
-    missing: list[Wish] = []
+    missing: list[EmbeddingRequest] = []
     wrong: list[UUID] = []
     before: dict[UUID, str | None] = {}
     for entity_id, text in sorted(entity.load_texts(looked_for).items()):
@@ -127,17 +127,17 @@ def _scan_slot(
         if wanted.limit is not None and len(scanned.asked | {entity_id}) > wanted.limit:
             continue
         if row is None:
-            missing.append(Wish(entity_id, text))
+            missing.append(EmbeddingRequest(entity_id, text))
         else:
             wrong.append(entity_id)
         # A status that it can go back to, if the job is cancelled.
-        before[entity_id] = row["status"] if row and known and row["status"] in followed.RESTING else None
+        before[entity_id] = row["status"] if row and known and row["status"] in job_tasks.RESTING else None
         scanned.asked.add(entity_id)
-    want(entity, missing, priority=Priority.BACKFILL, only=slot)
+    enqueue(entity, missing, priority=Priority.BACKFILL, only=slot)
     if wrong:
-        ask_again(entity, wrong, refresh=True, only=slot)
+        requeue(entity, wrong, refresh=True, only=slot)
     if before:
-        followed.label(entity, job_id, slot, before)
+        job_tasks.tag(entity, job_id, slot, before)
 
 
 def _found(row: dict[str, Any] | None) -> str:

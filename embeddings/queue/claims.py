@@ -40,7 +40,7 @@ _DUE = """
 """
 
 # OFFSET keeps the planner from making a join of EXISTS, which would read the whole queue. `first` is read in the order of
-# `served`, so that it locks no backfill while there are edits enough. A front is a little behind what was seen, since
+# `served`, so that it locks no backfill while there are edits enough. A watermark is a little behind what was seen, since
 # writes commit in another order than that of their times.
 _CLAIM = f"""
     WITH lanes AS (
@@ -59,7 +59,7 @@ _CLAIM = f"""
             ORDER BY next_attempt_at LIMIT lane.share FOR UPDATE SKIP LOCKED
         ) AS free LIMIT %(limit)s
     ), due AS (
-        SELECT id, status, min(next_attempt_at) OVER (PARTITION BY tenant_id) AS front
+        SELECT id, status, min(next_attempt_at) OVER (PARTITION BY tenant_id) AS watermark
         FROM first WHERE priority = (SELECT min(priority) FROM first)
     ), abandoned AS (
         SELECT * FROM due WHERE status = 'running' LIMIT 1
@@ -70,7 +70,7 @@ _CLAIM = f"""
         status = 'running', claim_id = %(claim)s, attempts = attempts + 1,
         next_attempt_at = now() + make_interval(secs => %(lease)s)
     FROM chosen WHERE t.id = chosen.id
-    RETURNING t.id, tenant_id, entity_type, entity_id, source_hash, attempts, claim_id, model, chosen.status, priority, chosen.front
+    RETURNING t.id, tenant_id, entity_type, entity_id, source_hash, attempts, claim_id, model, chosen.status, priority, chosen.watermark
 """
 
 # Tasks whose claim still holds. A row that somebody else has locked is theirs now, or comes back with its lease's end.
@@ -104,11 +104,11 @@ class Embedded:
     truncated: bool
 
 
-class Fronts:
+class QueueWatermarks:
     """How far a worker has seen the queue of each tenant and priority: whatever is free there is due no earlier (rule 10).
 
     While somebody holds an old snapshot, the entries of finished work cannot leave the index, and a claim that begins at
-    its start steps over all of them. A front misses what was locked when it was passed, or committed long after it was
+    its start steps over all of them. A watermark misses what was locked when it was passed, or committed long after it was
     written, so that all is looked at again every 10 seconds.
     """
 
@@ -122,23 +122,25 @@ class Fronts:
             self._seen.clear()
         return [(*lane, at) for lane, at in self._seen.items()]
 
-    def note(self, tenant_id: uuid.UUID, priority: int, at: datetime) -> None:
+    def record(self, tenant_id: uuid.UUID, priority: int, at: datetime) -> None:
         """Of what was free there, `at` was due first."""
         self._seen[tenant_id, priority] = at
 
 
-def claim(limit: int, *, of: Sequence[Slot] | None = None, fronts: Fronts | None = None) -> list[Task]:
+def claim(
+    limit: int, *, of: Sequence[Slot] | None = None, watermarks: QueueWatermarks | None = None
+) -> list[Task]:
     """Claims up to `limit` due tasks of all tenants for one lease, of the models in the slots `of` (all that are kept)
     whose circuit is closed; needs the worker's login. Counts the attempt.
 
     The most urgent priority first, and in it every tenant that has something due in equal parts, so that one tenant's
-    backfill does not hold up another's. With `fronts` it begins where the caller's last claim did.
+    backfill does not hold up another's. With `watermarks` it begins where the caller's last claim did.
 
     A task whose worker died is due again when its lease ends. It may be what killed the worker, so it is claimed
     alone: others must not die with it, and be counted, again and again.
     """
-    by_model = {slot.model: slot for slot in (slots.kept() if of is None else of)}
-    seen = fronts.seen() if fronts else []
+    by_model = {slot.model: slot for slot in (slots.all() if of is None else of)}
+    seen = watermarks.seen() if watermarks else []
     with connection.cursor() as cursor:
         cursor.execute(
             _CLAIM,
@@ -155,9 +157,9 @@ def claim(limit: int, *, of: Sequence[Slot] | None = None, fronts: Fronts | None
             },
         )
         rows: list[tuple[Any, ...]] = cursor.fetchall()
-    if fronts:
+    if watermarks:
         for _, tenant_id, *_, priority, at in rows:
-            fronts.note(tenant_id, priority, at)
+            watermarks.record(tenant_id, priority, at)
     tally.expired(sum(row[8] == "running" for row in rows))
     tasks: list[tuple[Any, ...]] = [(*row[:7], by_model[row[7]]) for row in rows]
     return [Task(*task) for task in tasks]

@@ -17,7 +17,7 @@ from django.db.backends.utils import CursorWrapper
 
 from embeddings import registry, slots
 from embeddings.models import EmbeddingStatus, Priority
-from embeddings.queue import wakeup as bell
+from embeddings.queue import wakeup
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
 from embeddings.text import source_hash
@@ -25,7 +25,7 @@ from portal.tenancy.context import current_tenant
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class EmbeddingRequest:
     """The source text that an entity has now (normalised), whether the entity is active, and its version if it has one."""
 
     entity_id: uuid.UUID
@@ -34,9 +34,9 @@ class Wish:
     version: int | None = None  # diagnostic
 
 
-def want(
+def enqueue(
     entity: EmbeddedEntity,
-    wishes: Sequence[Wish],
+    requests: Sequence[EmbeddingRequest],
     *,
     refresh: bool = False,
     priority: Priority = Priority.EDIT,
@@ -50,10 +50,10 @@ def want(
     came back to its old text needs no new one. No text: `blank`, without vector or task. Returns how many entities
     have a task now because of this call.
     """
-    if not wishes:
+    if not requests:
         return 0
-    wishes = sorted(wishes, key=lambda wish: wish.entity_id)
-    models = {slot.number: slot.model for slot in ([only] if only else slots.kept())}
+    requests = sorted(requests, key=lambda request: request.entity_id)
+    models = {slot.number: slot.model for slot in ([only] if only else slots.all())}
     enabled = settings.EMBEDDING_PROVIDER != "disabled"
     usual = EmbeddingStatus.PENDING if enabled else EmbeddingStatus.DISABLED
     with transaction.atomic(), connection.cursor() as cursor:
@@ -86,10 +86,10 @@ def want(
                 "slots": list(models),
                 "models": list(models.values()),
                 "dimension": settings.EMBEDDING_DIMENSION,
-                "ids": [wish.entity_id for wish in wishes],
-                "active": [wish.active for wish in wishes],
-                "hashes": [source_hash(wish.text) for wish in wishes],
-                "statuses": [usual if wish.text else EmbeddingStatus.BLANK for wish in wishes],
+                "ids": [request.entity_id for request in requests],
+                "active": [request.active for request in requests],
+                "hashes": [source_hash(request.text) for request in requests],
+                "statuses": [usual if request.text else EmbeddingStatus.BLANK for request in requests],
                 "refresh": refresh,
                 "enabled": enabled,
             },
@@ -99,20 +99,22 @@ def want(
         work = [(entity_id, models[slot]) for entity_id, slot, has_work in rows if has_work]
         done = [(entity_id, models[slot]) for entity_id, slot, has_work in rows if not has_work]
         if changed:
-            # Also the tasks of models without a slot: while processes change over one by one, the newest wish counts.
-            _forget(cursor, entity.type, changed, done, None if only else models.values())
-        return _ask(cursor, entity.type, {wish.entity_id: wish for wish in wishes}, work, priority)
+            # Also the tasks of models without a slot: while processes change over one by one, the newest request counts.
+            _delete_tasks(cursor, entity.type, changed, done, None if only else models.values())
+        return _upsert_tasks(
+            cursor, entity.type, {request.entity_id: request for request in requests}, work, priority
+        )
 
 
-def _ask(
+def _upsert_tasks(
     cursor: CursorWrapper,
     entity_type: str,
-    wishes: Mapping[uuid.UUID, Wish],
+    requests: Mapping[uuid.UUID, EmbeddingRequest],
     work: Sequence[tuple[uuid.UUID, str]],
     priority: Priority,
 ) -> int:
     if work:
-        # Each row has a time of its own, so that a long write's are not all at one place of the index (claims.Fronts).
+        # Each row has a time of its own, so that a long write's are not all at one place of the index (claims.QueueWatermarks).
         # The running attempt of an older text loses its claim here, so its result can no longer be stored.
         cursor.execute(
             """
@@ -134,15 +136,15 @@ def _ask(
                 "priority": priority,
                 "ids": [entity_id for entity_id, _ in work],
                 "models": [model for _, model in work],
-                "hashes": [source_hash(wishes[entity_id].text) for entity_id, _ in work],
-                "versions": [wishes[entity_id].version for entity_id, _ in work],
+                "hashes": [source_hash(requests[entity_id].text) for entity_id, _ in work],
+                "versions": [requests[entity_id].version for entity_id, _ in work],
             },
         )
-        bell.ring_on_commit()
+        wakeup.notify_on_commit()
     return len({entity_id for entity_id, _ in work})
 
 
-def ask_again(
+def requeue(
     entity: EmbeddedEntity,
     entity_ids: Sequence[uuid.UUID],
     *,
@@ -150,7 +152,7 @@ def ask_again(
     priority: Priority = Priority.BACKFILL,
     only: Slot | None = None,
 ) -> int:
-    """`want` for those who found an embedding out of step, rather than for the write that changes it.
+    """`enqueue` for those who found an embedding out of step, rather than for the write that changes it.
 
     The texts are read after their embeddings are locked, so they are at least as new as any edit that has asked; rows
     of a write that is not over are left to that write.
@@ -162,14 +164,14 @@ def ask_again(
             FOR UPDATE SKIP LOCKED
             """,
             # Every write locks the serving slot's row before the other's, and every entity has one.
-            [current_tenant(), slots.kept()[0].number, list(entity_ids)],
+            [current_tenant(), slots.all()[0].number, list(entity_ids)],
         )
         texts = entity.load_texts([row[0] for row in cursor.fetchall()])
-        wishes = [Wish(entity_id, text) for entity_id, text in texts.items()]
-        return want(entity, wishes, refresh=refresh, priority=priority, only=only)
+        requests = [EmbeddingRequest(entity_id, text) for entity_id, text in texts.items()]
+        return enqueue(entity, requests, refresh=refresh, priority=priority, only=only)
 
 
-def _forget(
+def _delete_tasks(
     cursor: CursorWrapper,
     entity_type: str,
     entity_ids: Iterable[uuid.UUID],
@@ -195,7 +197,7 @@ def _forget(
     )
 
 
-def forget(entity_type: str, entity_ids: Sequence[uuid.UUID]) -> None:
+def delete_tasks(entity_type: str, entity_ids: Sequence[uuid.UUID]) -> None:
     """Deletes the tasks of entities that are being deleted (their embeddings go with the row)."""
     ids = list(entity_ids)
     with connection.cursor() as cursor:
@@ -207,4 +209,4 @@ def forget(entity_type: str, entity_ids: Sequence[uuid.UUID]) -> None:
             """,
             [current_tenant(), ids],
         )
-        _forget(cursor, entity_type, ids, [], [])
+        _delete_tasks(cursor, entity_type, ids, [], [])

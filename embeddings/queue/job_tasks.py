@@ -26,7 +26,7 @@ RESTING = (EmbeddingStatus.FAILED, EmbeddingStatus.DISABLED, EmbeddingStatus.REA
 TAKEN_BACK = "A job that asked for it again was cancelled before its turn."
 
 
-def label(entity: EmbeddedEntity, job_id: UUID, slot: Slot, before: Mapping[UUID, str | None]) -> None:
+def tag(entity: EmbeddedEntity, job_id: UUID, slot: Slot, before: Mapping[UUID, str | None]) -> None:
     """Makes the tasks just asked for the job's, in the transaction of the asking; `before` holds what each entity's embedding
     was. An urgent task is somebody's edit, and a claimed one was not just asked for: neither becomes the job's. Nor does that
     of an embedding which a write has locked, and which was therefore not asked for."""
@@ -56,7 +56,7 @@ def label(entity: EmbeddedEntity, job_id: UUID, slot: Slot, before: Mapping[UUID
         )
 
 
-def waiting(entity: EmbeddedEntity, job_id: UUID) -> int:
+def count_waiting(entity: EmbeddedEntity, job_id: UUID) -> int:
     """How many entities have a task of the job."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -70,7 +70,7 @@ def waiting(entity: EmbeddedEntity, job_id: UUID) -> int:
         return count
 
 
-def labelled(entity: EmbeddedEntity, job_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
+def tagged(entity: EmbeddedEntity, job_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
     """Which of these entities have a task of the job."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -113,7 +113,7 @@ def take_back(entity: EmbeddedEntity, job_id: UUID, limit: int) -> list[UUID]:
 
     Rows that a write holds are left to that write.
     """
-    models = {slot.number: slot.model for slot in slots.kept()}
+    models = {slot.number: slot.model for slot in slots.all()}
     arguments: dict[str, Any] = {
         "tenant": current_tenant(),
         "job": job_id,
@@ -181,9 +181,9 @@ def take_back(entity: EmbeddedEntity, job_id: UUID, limit: int) -> list[UUID]:
         return sorted({row[0] for row in taken})
 
 
-def let_go(entity: EmbeddedEntity, job_id: UUID) -> int:
+def untag(entity: EmbeddedEntity, job_id: UUID) -> int:
     """The tasks that are left are nobody's in particular from now on; returns how many entities they are of."""
-    left = waiting(entity, job_id)
+    left = count_waiting(entity, job_id)
     with connection.cursor() as cursor:
         cursor.execute(
             """

@@ -12,9 +12,9 @@ from uuid import UUID
 from django.db import connection
 
 from embeddings import registry, slots
-from embeddings.queue import enqueue as wishes
+from embeddings.queue.enqueue import requeue
 from embeddings.slots import Slot
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context, tenant_ids
 
 LIMIT = 1000
@@ -23,10 +23,10 @@ LIMIT = 1000
 def reconcile() -> int:
     """Queues what is `pending` without a live task, and what only the serving slot has, in every tenant; returns how many.
     Needs the worker's login."""
-    serving, *others = slots.kept()
+    serving, *others = slots.all()
     slots.clear_dropped()
     models = [slot.model for slot in (serving, *others)]
-    circuits.forget(but=models)
+    circuit_breaker.close_all(keep=models)
     repaired = 0
     for tenant_id in tenant_ids():
         for entity in registry.all_entities():
@@ -61,7 +61,7 @@ def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, servin
         with tenant_context(tenant_id):
             ids = _orphans(entity, slot, serving, after)
             if ids:
-                repaired += wishes.ask_again(entity, ids, refresh=True, only=slot)
+                repaired += requeue(entity, ids, refresh=True, only=slot)
         if len(ids) < LIMIT:
             return repaired
         after = ids[-1]

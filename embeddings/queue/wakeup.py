@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from django.db import transaction
 
-from portal.resilience.wakeup import Ringer
+from portal.resilience.wakeup import Notifier
 
-TASK = "embeddings.tasks.ring"
-_ringer = Ringer(TASK, queue="embeddings")
+TASK = "embeddings.tasks.wake"
+_notifier = Notifier(TASK, queue="embeddings")
 
 
-def ring_on_commit() -> None:
+def notify_on_commit() -> None:
     """Wakes a worker once the current transaction has committed; nothing happens if it rolls back."""
-    transaction.on_commit(_ringer.ring, robust=True)
+    transaction.on_commit(_notifier.notify, robust=True)

@@ -23,15 +23,15 @@ from embeddings import registry, slots
 from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
 from embeddings.providers.validation import checked
 from embeddings.queue import claims
-from embeddings.queue import enqueue as wishes
-from embeddings.queue.claims import Embedded, Fronts, Task
+from embeddings.queue.claims import Embedded, QueueWatermarks, Task
+from embeddings.queue.enqueue import requeue
 from embeddings.queue.reconcile import reconcile
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
 from embeddings.text import source_hash
-from portal.jobs import alive
+from portal.jobs import heartbeats
 from portal.jobs.loop import WorkLoop, heartbeat
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from portal.resilience.counters import tally
 from portal.tenancy.context import tenant_context
 
@@ -73,9 +73,9 @@ class _Run:
         if time.monotonic() < self.look_again:
             return
         self.look_again = time.monotonic() + LOOK_SECONDS
-        waits = circuits.counted("passage")
+        waits = circuit_breaker.seconds_until_trial("passage")
         self.failing, self.usable = frozenset(waits), []
-        for slot in slots.kept():
+        for slot in slots.all():
             try:
                 provider = slot.embedder()
             except ProviderError as error:
@@ -88,7 +88,7 @@ class _Run:
                 provider is not None
                 and wait is not None
                 and wait <= 0
-                and circuits.take_try(slot.model, "passage")
+                and circuit_breaker.acquire_trial(slot.model, "passage")
             ):
                 _try(slot, provider)
 
@@ -97,10 +97,10 @@ def _try(slot: Slot, provider: EmbeddingProvider) -> None:
     try:
         _embed(provider, [PROBE])
     except ProviderError as error:
-        circuits.failed(slot.model, "passage", error)
+        circuit_breaker.record_failure(slot.model, "passage", error)
         log.warning("The embedding provider of %s is still in trouble: %s", slot.model, error)
     else:
-        circuits.succeeded(slot.model, "passage")
+        circuit_breaker.record_success(slot.model, "passage")
 
 
 def drain(
@@ -108,12 +108,12 @@ def drain(
     stop: threading.Event | None = None,
     batches: int | None = None,
     claimed: list[Task] | None = None,
-    fronts: Fronts | None = None,
+    watermarks: QueueWatermarks | None = None,
 ) -> Drained:
     """Works until no task is due, `stop` is set, all providers are in trouble, or `batches` are done.
 
     Once `stop` is set, the provider call in hand is the last one: its vectors are stored, all other claims given back.
-    `claimed` is kept to the batch in hand, for a caller in another thread; `fronts` are those of a caller that drains
+    `claimed` is kept to the batch in hand, for a caller in another thread; `watermarks` are those of a caller that drains
     again and again.
     """
     if settings.EMBEDDING_PROVIDER == "disabled":
@@ -122,7 +122,9 @@ def drain(
     while not run.stop.is_set() and batches != 0:
         run.look()
         run.in_trouble.clear()
-        run.claimed[:] = tasks = claims.claim(settings.EMBEDDING_BATCH_SIZE, of=run.usable, fronts=fronts)
+        run.claimed[:] = tasks = claims.claim(
+            settings.EMBEDDING_BATCH_SIZE, of=run.usable, watermarks=watermarks
+        )
         if not tasks:
             break
         batches = None if batches is None else batches - 1
@@ -195,7 +197,7 @@ def _current_texts(entity: EmbeddedEntity, tasks: list[Task]) -> list[tuple[Task
     if moved:
         # Changed between claim and now, and then asked for already; or by a write that forgot to ask.
         with tenant_context(tasks[0].tenant_id):
-            wishes.ask_again(entity, moved, refresh=False, only=tasks[0].slot)
+            requeue(entity, moved, refresh=False, only=tasks[0].slot)
     return current
 
 
@@ -215,7 +217,7 @@ def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, s
             error = _blamed(provider, error)
         if error.provider_wide:
             run.in_trouble.add(slot.model)
-            is_open = circuits.failed(slot.model, "passage", error)
+            is_open = circuit_breaker.record_failure(slot.model, "passage", error)
             log.warning("The embedding provider of %s is in trouble: %s", slot.model, error)
             run.look_again = 0.0
             # An open circuit keeps all of the model's tasks; until it is, these wait while others are tried.
@@ -231,7 +233,7 @@ def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, s
             claims.retry_later(tasks[0], error=str(error), delay=delay)
         return
     if slot.model in run.failing:
-        circuits.succeeded(slot.model, "passage")
+        circuit_breaker.record_success(slot.model, "passage")
         run.failing -= {slot.model}
     run.done.embedded += len(work)
     run.done.stored += claims.store(
@@ -283,27 +285,27 @@ def retry_delay(attempts: int) -> float:
 class Loop(WorkLoop):
     """Drains the work table: what both doors run."""
 
-    queue = alive.EMBEDDINGS
+    queue = heartbeats.EMBEDDINGS
 
     def __init__(self) -> None:
         super().__init__()
         self._claimed: list[Task] = []
-        self._fronts = Fronts()
+        self._watermarks = QueueWatermarks()
 
     def begin(self) -> None:
         reconcile()
 
     def work(self) -> None:
-        drain(stop=self.ended, claimed=self._claimed, fronts=self._fronts)
+        drain(stop=self.ended, claimed=self._claimed, watermarks=self._watermarks)
 
     def pause(self) -> float:
         """Seconds until the next poll, or until a provider that is down is tried again, if that is sooner."""
         waits: list[float | None] = []
-        self.protected(lambda: waits.extend(circuits.counted("passage").values()))
+        self.protected(lambda: waits.extend(circuit_breaker.seconds_until_trial("passage").values()))
         # A try that is due already is one that this process cannot make, or it would have made it.
         return min(
             [settings.EMBEDDING_POLL, *(max(wait, 0.01) for wait in waits if wait is not None and wait > 0)]
         )
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         claims.release(self._claimed)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from portal.jobs import alive, runner, services
+from portal.jobs import heartbeats, runner, services
 from portal.jobs.context import Context
 from portal.jobs.errors import WrongState
 from portal.jobs.models import Job, JobState
@@ -68,10 +68,10 @@ class JobCommand(TenantCommand):
     def say(self, sentence: str) -> None:
         self.stderr.write(sentence)
 
-    def say_who_works(self, queue: str = alive.JOBS) -> None:
+    def say_who_works(self, queue: str = heartbeats.JOBS) -> None:
         """Names the command to start, where nobody works on the queue."""
-        if not alive.queues().get(queue):
-            self.say(f"No worker is consuming queue {queue}. Start one with: {alive.COMMANDS[queue]}")
+        if not heartbeats.live_workers().get(queue):
+            self.say(f"No worker is consuming queue {queue}. Start one with: {heartbeats.COMMANDS[queue]}")
 
     def say_failures(self, job: Job) -> None:
         with job.in_tenant():

@@ -91,7 +91,7 @@ class Context:
             if not alone:
                 changes["scope"] = None
             # The fence comes last, and undoes all of it.
-            if not Job.objects.note(self.job, {**changes, **({"log": logged} if log else {})}):
+            if not Job.objects.record_progress(self.job, {**changes, **({"log": logged} if log else {})}):
                 raise LostClaim
         changes.pop("scope", None)
         for name, value in changes.items():
@@ -158,7 +158,7 @@ class Context:
         def write() -> None:
             if told != self.done:
                 with self.job.in_tenant():
-                    Job.objects.note(self.job, {"done": told})
+                    Job.objects.record_progress(self.job, {"done": told})
                 self.done = told
                 self._on_progress(self)
 

@@ -32,7 +32,7 @@ class Estimate:
 class JobKind:
     """One kind of work. Its functions run in the tenant's context, except `run`, which opens its own short ones.
 
-    `parse` gives the arguments their final form or raises InvalidArguments. `scope` names what a job must have for itself
+    `parse` gives the arguments their final form or raises InvalidArguments. `concurrency_key` names what a job must have for itself
     (None: nothing). `count` says how many items there are and how many need work. `run` works in batches until it is through
     (True) or `context.stopping()` says why not. `queues` are those without whose workers it does not get on.
     """
@@ -42,7 +42,7 @@ class JobKind:
     queues: tuple[str, ...]
     parse: Callable[[Mapping[str, Any]], Arguments]
     title: Callable[[Arguments], str]
-    scope: Callable[[Arguments], str | None]
+    concurrency_key: Callable[[Arguments], str | None]
     count: Callable[[Arguments], tuple[int, int]]
     run: Callable[[Context], bool]
     usual_rate: float

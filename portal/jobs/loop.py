@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
-from portal.jobs import alive
+from portal.jobs import heartbeats
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class WorkLoop(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name=f"{self.queue}-loop", daemon=True)
         self.ended = threading.Event()
-        self._bell = threading.Event()
+        self._woken = threading.Event()
 
     def begin(self) -> None:
         """What is done once, before the first work."""
@@ -67,36 +67,36 @@ class WorkLoop(threading.Thread):
         """Seconds until the next look, if no bell comes first."""
         raise NotImplementedError
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Lets others have what is in hand, when its end is not waited for."""
         raise NotImplementedError
 
     def run(self) -> None:
         type(self).running = self
-        with alive.beating(self.queue):
+        with heartbeats.sending_heartbeats(self.queue):
             self.protected(self.begin)
             while not self.ended.is_set():
-                self._bell.clear()
+                self._woken.clear()
                 self.protected(self.work)
                 if not self.ended.is_set():
-                    self._bell.wait(self.pause())
+                    self._woken.wait(self.pause())
         type(self).running = None
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """There is work: ends the pause."""
-        self._bell.set()
+        self._woken.set()
 
     def end(self) -> None:
         """No new work from now on."""
         self.ended.set()
-        self._bell.set()
+        self._woken.set()
 
     def finish(self) -> None:
         """Ends, waits a moment for what is in hand, and gives it back if that is not enough."""
         self.end()
         self.join(SECONDS_TO_FINISH)
         if self.is_alive():
-            self.protected(self.give_back)
+            self.protected(self.release)
 
     @staticmethod
     def protected(step: Callable[[], object]) -> None:

@@ -3,10 +3,10 @@
 The state machine of a job; arrows are the methods of JobQuerySet that take them, each a compare-and-set:
 
     (new) -start-> queued -claim-> running -finish-> succeeded | partial (some items failed) | failed (it could not go on)
-    running -give_back (its process ends in good order)-> queued
+    running -release (its process ends in good order)-> queued
     queued (never begun) -cancel-> cancelled
     queued (begun), running, lost -cancel-> cancelling -finish-> cancelled
-    running, cancelling -lose (no heartbeat for a minute)-> lost
+    running, cancelling -mark_lost (no heartbeat for a minute)-> lost
     cancelled, lost, failed -resume-> queued        partial -retry_failed-> queued
 
 A runner that ends a job holds its claim id, which every later owner replaces: the fence. A `cancelling` job without a claim
@@ -137,10 +137,10 @@ class JobQuerySet(models.QuerySet["Job"]):
     def _ours(self, job: Job) -> JobQuerySet:
         return self.filter(pk=job.pk, claim_id=job.claim_id, state__in=HELD)
 
-    def beat(self, job: Job) -> bool:
+    def heartbeat(self, job: Job) -> bool:
         return bool(self._ours(job).update(heartbeat_at=Now()))
 
-    def note(self, job: Job, changes: Mapping[str, Any]) -> bool:
+    def record_progress(self, job: Job, changes: Mapping[str, Any]) -> bool:
         """What a batch has done, under the claim."""
         return bool(self._ours(job).update(**changes, heartbeat_at=Now(), attempts=0))
 
@@ -165,7 +165,7 @@ class JobQuerySet(models.QuerySet["Job"]):
             )
         )
 
-    def give_back(self, job: Job) -> bool:
+    def release(self, job: Job) -> bool:
         """Leaves the job to the next runner; one that is being cancelled stays so."""
         state = Case(When(state=JobState.RUNNING, then=Value(JobState.QUEUED)), default=F("state"))
         return bool(self._ours(job).update(state=state, claim_id=None, heartbeat_at=Now()))
@@ -198,7 +198,7 @@ class JobQuerySet(models.QuerySet["Job"]):
             )
         )
 
-    def lose(self) -> int:
+    def mark_lost(self) -> int:
         """Marks what has no heartbeat any more; the runner that had it has lost its claim."""
         return self.filter(_is_lost()).update(state=JobState.LOST, claim_id=None, scope=None)
 
@@ -243,7 +243,7 @@ class Job(TenantModel):
 
     objects: ClassVar[Any] = JobManager()
     # For the worker's login, whose policy shows it the jobs of all tenants.
-    of_everyone: ClassVar[Any] = JobQuerySet.as_manager()
+    all_tenants: ClassVar[Any] = JobQuerySet.as_manager()
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
-from portal.jobs import alive, kinds
+from portal.jobs import heartbeats, kinds
 from portal.jobs.context import Context
 from portal.jobs.errors import CannotGoOn, LostClaim
 from portal.jobs.loop import WorkLoop, heartbeat
@@ -31,7 +31,7 @@ def run(job: Job, stop: threading.Event, on_progress: OnProgress = lambda _: Non
     try:
         with heartbeat(
             lambda: _beat(job),
-            seconds=settings.JOB_LOST_SECONDS / alive.BEATS,
+            seconds=settings.JOB_LOST_SECONDS / heartbeats.BEATS,
             name="job-heartbeat",
             trouble=f"Job {job.pk} cannot say that it lives",
         ):
@@ -42,7 +42,7 @@ def run(job: Job, stop: threading.Event, on_progress: OnProgress = lambda _: Non
 
 def _beat(job: Job) -> None:
     with job.in_tenant():
-        Job.objects.beat(job)
+        Job.objects.heartbeat(job)
 
 
 def _work(context: Context) -> None:
@@ -59,7 +59,7 @@ def _work(context: Context) -> None:
         reason = _sentence(trouble)
         # The database's trouble is not the job's, unless it comes back at the same place again and again.
         if job.attempts < MAX_ATTEMPTS:
-            _end(job, lambda: Job.objects.give_back(job))
+            _end(job, lambda: Job.objects.release(job))
         else:
             _end(job, lambda: Job.objects.finish(job, JobState.FAILED, error=reason))
         raise
@@ -72,7 +72,7 @@ def _work(context: Context) -> None:
         outcome = JobState.PARTIAL if context.failed else JobState.SUCCEEDED
         _end(job, lambda: Job.objects.finish(job, outcome))
     else:
-        _end(job, lambda: Job.objects.give_back(job))
+        _end(job, lambda: Job.objects.release(job))
 
 
 def _end(job: Job, write: Callable[[], bool]) -> None:
@@ -89,17 +89,17 @@ class Loop(WorkLoop):
     """Runs jobs. Told to end, it lets the batch in hand be the last one; over its head the job is given back, and the fence
     undoes what it was doing."""
 
-    queue = alive.JOBS
+    queue = heartbeats.JOBS
 
     def __init__(self) -> None:
         super().__init__()
         self._job: Job | None = None
 
     def work(self) -> None:
-        Job.of_everyone.lose()
+        Job.all_tenants.mark_lost()
         while not self.ended.is_set():
             names = [kind.name for kind in kinds.all_kinds()]
-            self._job = Job.of_everyone.claim(kinds=names)
+            self._job = Job.all_tenants.claim(kinds=names)
             if self._job is None:
                 return
             run(self._job, self.ended)
@@ -109,7 +109,7 @@ class Loop(WorkLoop):
         seconds: float = settings.JOB_POLL
         return seconds
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         if (job := self._job) is not None:
             with job.in_tenant():
-                Job.objects.give_back(job)
+                Job.objects.release(job)

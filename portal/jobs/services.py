@@ -12,8 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Count
 from django.db.models.functions import Coalesce, Now
 
-from portal.jobs import kinds
-from portal.jobs import wakeup as bell
+from portal.jobs import kinds, wakeup
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, WrongState
 from portal.jobs.kinds import Estimate, JobKind
 from portal.jobs.models import ACTIVE, Job, JobFailure, JobQuerySet, JobState
@@ -42,11 +41,11 @@ def start(kind: str, args: Mapping[str, Any], *, by: str) -> Job:
         title=known.title(parsed)[:200],
         requested_by=by[:200],
         args=parsed,
-        scope=known.scope(parsed),
+        scope=known.concurrency_key(parsed),
         total=total,
     )
-    _alone(job.kind, job.scope, lambda: job.save(force_insert=True))
-    bell.ring_on_commit()
+    _exclusively(job.kind, job.scope, lambda: job.save(force_insert=True))
+    wakeup.notify_on_commit()
     return find(job.pk)
 
 
@@ -74,10 +73,10 @@ def _kind(name: str) -> JobKind:
         raise InvalidArguments({"kind": [f"There is no such kind of job. Known: {known}."]}) from error
 
 
-def _alone(kind: str, scope: str | None, write: Callable[[], object]) -> None:
+def _exclusively(kind: str, scope: str | None, write: Callable[[], object]) -> None:
     """Runs the write, unless another job has the scope."""
     # One without a heartbeat does not stand in the way, even where no sweep has come by.
-    Job.objects.lose()
+    Job.objects.mark_lost()
     try:
         with transaction.atomic():
             write()
@@ -118,7 +117,7 @@ def cancel(pk: UUID) -> Job:
     job = find(pk)
     if not Job.objects.cancel(pk) and find(pk).state not in {JobState.CANCELLING, JobState.CANCELLED}:
         raise WrongState(f"This job is over ({job.shown_state}), so there is nothing to cancel.")
-    bell.ring_on_commit()
+    wakeup.notify_on_commit()
     return find(pk)
 
 
@@ -127,13 +126,13 @@ def resume(pk: UUID) -> Job:
     job = find(pk)
 
     def write() -> None:
-        if not Job.objects.resume(pk, scope=_kind(job.kind).scope(job.args)):
+        if not Job.objects.resume(pk, scope=_kind(job.kind).concurrency_key(job.args)):
             raise WrongState(
                 f"Only a job that was cancelled, lost or failed can go on; this one is {find(pk).shown_state}."
             )
 
-    _alone(job.kind, _kind(job.kind).scope(job.args), write)
-    bell.ring_on_commit()
+    _exclusively(job.kind, _kind(job.kind).concurrency_key(job.args), write)
+    wakeup.notify_on_commit()
     return find(pk)
 
 
@@ -147,8 +146,8 @@ def retry_failed(pk: UUID) -> Job:
                 f"Only a job that ended with failures has some to retry; this one is {find(pk).shown_state}."
             )
 
-    _alone(job.kind, None, write)
-    bell.ring_on_commit()
+    _exclusively(job.kind, None, write)
+    wakeup.notify_on_commit()
     return find(pk)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from django.db import transaction
 
-from portal.resilience.wakeup import Ringer
+from portal.resilience.wakeup import Notifier
 
 TASK = "portal.ops.tasks.work_on_jobs"
-_ringer = Ringer(TASK, queue="default")
+_notifier = Notifier(TASK, queue="default")
 
 
-def ring_on_commit() -> None:
+def notify_on_commit() -> None:
     """Wakes a runner once the current transaction has committed."""
-    transaction.on_commit(_ringer.ring, robust=True)
+    transaction.on_commit(_notifier.notify, robust=True)

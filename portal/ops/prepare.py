@@ -14,7 +14,7 @@ def _adopt_model() -> None:
     from embeddings import slots
 
     try:
-        if said := slots.adopt():
+        if said := slots.ensure_slot():
             print(said)
     except slots.SlotError as error:
         # The portal runs all the same, with the models that it has.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from portal.http import idempotency
-from portal.jobs import alive, services
+from portal.jobs import heartbeats, services
 from portal.jobs.runner import Loop
 
 
@@ -19,11 +19,11 @@ def prune_idempotency_keys() -> None:
 def work_on_jobs() -> None:
     """Somebody started a job: the loop of this process looks at once. Without one, another process polls."""
     if Loop.running is not None:
-        Loop.running.ring()
+        Loop.running.wake()
 
 
 @shared_task(name="portal.ops.tasks.prune_jobs", ignore_result=True)
 def prune_jobs() -> None:
     """Deletes jobs that ended 90 days ago, and what dead processes said of themselves."""
     services.prune_jobs()
-    alive.forget_the_dead()
+    heartbeats.prune_heartbeats()

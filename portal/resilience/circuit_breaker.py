@@ -25,7 +25,7 @@ REASON_LENGTH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class OpenCircuit:
     """An open circuit: since when the provider fails, when it is tried next, and what it said last. `purpose` tells the
     catalogue's texts from the searches' questions."""
 
@@ -36,7 +36,7 @@ class Trouble:
     reason: str
 
 
-def troubles() -> list[Trouble]:
+def open_circuits() -> list[OpenCircuit]:
     """The open circuits, for those who watch. None is the usual answer."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -45,10 +45,10 @@ def troubles() -> list[Trouble]:
             WHERE next_try IS NOT NULL ORDER BY model, purpose
             """
         )
-        return [Trouble(*row) for row in cursor.fetchall()]
+        return [OpenCircuit(*row) for row in cursor.fetchall()]
 
 
-def failed(model: str, purpose: Kind, error: ProviderError, *, at_once: bool = False) -> bool:
+def record_failure(model: str, purpose: Kind, error: ProviderError, *, at_once: bool = False) -> bool:
     """Counts an error of the provider as a whole; returns whether the circuit is open now. A Retry-After, a refusal or
     `at_once` opens it without counting, and a failed try leaves it open."""
     pause = error.retry_after or settings.EMBEDDING_CIRCUIT_SECONDS
@@ -79,7 +79,7 @@ def failed(model: str, purpose: Kind, error: ProviderError, *, at_once: bool = F
         return bool(cursor.fetchone()[0])
 
 
-def succeeded(model: str, purpose: Kind) -> None:
+def record_success(model: str, purpose: Kind) -> None:
     """Closes the circuit, and forgets its errors."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -87,7 +87,7 @@ def succeeded(model: str, purpose: Kind) -> None:
         )
 
 
-def counted(purpose: Kind) -> dict[str, float | None]:
+def seconds_until_trial(purpose: Kind) -> dict[str, float | None]:
     """The models with errors, each with the seconds until it is tried next; None while its circuit is closed."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -99,7 +99,7 @@ def counted(purpose: Kind) -> dict[str, float | None]:
         return dict(cursor.fetchall())
 
 
-def take_try(model: str, purpose: Kind) -> bool:
+def acquire_trial(model: str, purpose: Kind) -> bool:
     """Whether the caller is the one who tries an open circuit now; nobody else is for the next EMBEDDING_CIRCUIT_SECONDS."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -112,7 +112,7 @@ def take_try(model: str, purpose: Kind) -> bool:
         return bool(cursor.rowcount)
 
 
-def forget(*, but: Sequence[str] = ()) -> None:
+def close_all(*, keep: Sequence[str] = ()) -> None:
     """Closes all circuits but those of these models: of models without a slot, or reached in another way than before."""
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM embeddings_embeddingcircuit WHERE NOT model = ANY(%s)", [list(but)])
+        cursor.execute("DELETE FROM embeddings_embeddingcircuit WHERE NOT model = ANY(%s)", [list(keep)])

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 EXPIRES_SECONDS = 30
 
 
-class Ringer:
+class Notifier:
     """One publishing thread per process and task, started at the first ring; a fork begins without one."""
 
     def __init__(self, task: str, *, queue: str) -> None:
@@ -31,18 +31,18 @@ class Ringer:
         self._start = threading.Lock()
         self._started = False
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self._wanted.set()
         with self._start:
             if not self._started:
                 threading.Thread(
-                    target=self._publish_for_ever, name=f"bell-{self._queue}", daemon=True
+                    target=self._publish_for_ever, name=f"wakeup-{self._queue}", daemon=True
                 ).start()
                 self._started = True
 
     def _publish_for_ever(self) -> None:
         # A producer of our own: in the web nothing else loads Celery, and "the current app" would be a blank one.
-        app = Celery("portal-bell", set_as_current=False)
+        app = Celery("portal-wakeup", set_as_current=False)
         app.config_from_object("django.conf:settings", namespace="CELERY")
         idle = threading.Event()
         while True:

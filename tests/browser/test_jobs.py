@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from bench.stack import Stack, stack
-from portal.jobs import alive
+from portal.jobs import heartbeats
 from portal.tenancy.context import tenant_context
 from tests.browser.conftest import Portal
 from tests.conftest import real_commits
@@ -67,7 +67,7 @@ def workers(running: Stack) -> Iterator[Callable[..., None]]:
     """Lets the workers of these queues run and no others, by the commands that the pages name; none is left after a test."""
 
     def only(*queues: str) -> None:
-        for queue, command in alive.COMMANDS.items():
+        for queue, command in heartbeats.COMMANDS.items():
             if queue in running.processes and queue not in queues:
                 running.stop(queue)
             if queue in queues and queue not in running.processes:

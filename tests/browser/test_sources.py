@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from bench.stack import Stack, stack
-from portal.jobs import alive
+from portal.jobs import heartbeats
 from portal.tenancy.context import tenant_context
 from tests.browser.conftest import Portal, violations
 from tests.conftest import real_commits
@@ -39,7 +39,7 @@ def running(
     environment = {"JOB_POLL": "0.2", "MCP_COMMANDS_FILE": str(commands)}
     with real_commits(django_db_blocker, admin_database), stack(**environment) as started:
         started.start("web")
-        started.spawn(alive.JOBS, [sys.executable, *alive.COMMANDS[alive.JOBS].split()[1:]])
+        started.spawn(heartbeats.JOBS, [sys.executable, *heartbeats.COMMANDS[heartbeats.JOBS].split()[1:]])
         yield started
 
 

@@ -13,7 +13,7 @@ from django.db import connection
 
 from embeddings import slots
 from embeddings.queue import claims, worker
-from embeddings.queue.claims import Fronts
+from embeddings.queue.claims import QueueWatermarks
 from tests.embeddings.pipeline import Pipeline, login
 
 INDEX = "embedding_task_due"
@@ -39,7 +39,7 @@ def read(node: dict[str, Any]) -> int:
     return int(node["Shared Hit Blocks"] + node["Shared Read Blocks"])
 
 
-def claim_explained(limit: int = 32, fronts: Fronts | None = None) -> tuple[int, dict[str, Any]]:
+def claim_explained(limit: int = 32, watermarks: QueueWatermarks | None = None) -> tuple[int, dict[str, Any]]:
     """What a claim reads to find its tasks, and its plan. Their update writes five indexes, which is another matter."""
     explained: list[Any] = []
 
@@ -52,7 +52,7 @@ def claim_explained(limit: int = 32, fronts: Fronts | None = None) -> tuple[int,
         return execute("SELECT NULL WHERE false", None, *rest)
 
     with connection.execute_wrapper(explain):
-        claims.claim(limit, of=slots.kept(), fronts=fronts)
+        claims.claim(limit, of=slots.all(), watermarks=watermarks)
     [plan] = explained
     found = sum(
         read(node)
@@ -71,13 +71,13 @@ def held_snapshot() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("fronts", [None, Fronts()], ids=["whole", "front"])
+@pytest.mark.parametrize("watermarks", [None, QueueWatermarks()], ids=["whole", "front"])
 def test_a_claim_of_100_000_tasks_uses_the_partial_index_and_reads_at_most_200_buffers_R8(
-    pipeline: Pipeline, fronts: Fronts | None
+    pipeline: Pipeline, watermarks: QueueWatermarks | None
 ) -> None:
     fill(pipeline, 100_000)
     with login("DATABASE_WORKER_URL"):
-        found, plan = claim_explained(fronts=fronts)
+        found, plan = claim_explained(watermarks=watermarks)
     scans = [
         node
         for node in nodes(plan)
@@ -90,12 +90,12 @@ def test_a_claim_of_100_000_tasks_uses_the_partial_index_and_reads_at_most_200_b
 
 def test_under_a_held_snapshot_a_claim_does_not_step_over_what_is_done_R7(pipeline: Pipeline) -> None:
     fill(pipeline, 4000)
-    fronts = Fronts()
+    watermarks = QueueWatermarks()
     with held_snapshot(), login("DATABASE_WORKER_URL"):
         for _ in range(100):
-            claims.drop(claims.claim(32, of=slots.kept(), fronts=fronts))
-        found, _ = claim_explained(fronts=fronts)
-        # The same claim from the start of the index: without the fronts the first assertion would fail.
+            claims.drop(claims.claim(32, of=slots.all(), watermarks=watermarks))
+        found, _ = claim_explained(watermarks=watermarks)
+        # The same claim from the start of the index: without the watermarks the first assertion would fail.
         whole, _ = claim_explained()
     assert found <= 200 < whole
 
@@ -104,15 +104,15 @@ def test_what_a_front_has_passed_is_found_by_the_next_whole_look_R7(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(pipeline, 3)
-    fronts = Fronts()
+    watermarks = QueueWatermarks()
     with login("DATABASE_WORKER_URL"):
-        claims.drop(claims.claim(1, of=slots.kept(), fronts=fronts))
-        claims.drop(claims.claim(1, of=slots.kept(), fronts=fronts))
+        claims.drop(claims.claim(1, of=slots.all(), watermarks=watermarks))
+        claims.drop(claims.claim(1, of=slots.all(), watermarks=watermarks))
         # As if its write had taken a minute.
         pipeline.owner.execute("UPDATE embeddings_embeddingtask SET next_attempt_at = now() - interval '2 h'")
-        assert claims.claim(8, of=slots.kept(), fronts=fronts) == []
-        fronts._look_again = 0.0
-        assert len(claims.claim(8, of=slots.kept(), fronts=fronts)) == 1
+        assert claims.claim(8, of=slots.all(), watermarks=watermarks) == []
+        watermarks._look_again = 0.0
+        assert len(claims.claim(8, of=slots.all(), watermarks=watermarks)) == 1
 
 
 def test_a_batch_is_at_most_six_queries_R8(pipeline: Pipeline, settings: Any) -> None:

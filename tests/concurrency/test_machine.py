@@ -75,8 +75,8 @@ def machine(pipeline: Pipeline, use: Callable[..., Any], logins: Logins) -> type
                 "TRUNCATE tools_tool, tools_toolembedding, embeddings_embeddingtask, embeddings_embeddingmodel CASCADE"
             )
             use("ModelEmbedder", EMBEDDING_MODEL=MODELS[0], EMBEDDING_MAX_ATTEMPTS=1000)
-            self.kept: list[slots.Slot] = []
-            self.adopt()
+            self.slots: list[slots.Slot] = []
+            self.ensure_slot()
             self.tools: dict[UUID, bool] = {}
             self.held: list[list[claims.Embedded]] = []
 
@@ -162,37 +162,37 @@ def machine(pipeline: Pipeline, use: Callable[..., Any], logins: Logins) -> type
 
         # --- Models -----------------------------------------------------------------------------------------------
 
-        def adopt(self) -> None:
+        def ensure_slot(self) -> None:
             with logins.of("DATABASE_ADMIN_URL"):
-                slots.adopt()
-            self.kept = slots.kept()
+                slots.ensure_slot()
+            self.slots = slots.all()
 
         @rule()
-        @precondition(lambda self: len(self.kept) == 1)
+        @precondition(lambda self: len(self.slots) == 1)
         def name_another_model(self) -> None:
-            kept = self.kept[0].model
+            kept = self.slots[0].model
             use("ModelEmbedder", EMBEDDING_MODEL=next(model for model in MODELS if model != kept))
-            self.adopt()
+            self.ensure_slot()
 
         @rule()
-        @precondition(lambda self: len(self.kept) == 2)
+        @precondition(lambda self: len(self.slots) == 2)
         def switch_models(self) -> None:
             with suppress(slots.SlotError):  # it is not complete yet
                 slots.switch()
-            self.kept = slots.kept()
+            self.slots = slots.all()
 
         @rule()
-        @precondition(lambda self: len(self.kept) == 2)
+        @precondition(lambda self: len(self.slots) == 2)
         def drop_a_model(self) -> None:
             slots.drop()
-            self.kept = slots.kept()
+            self.slots = slots.all()
 
         # --- What holds -------------------------------------------------------------------------------------------
 
         @invariant()
         def consistent(self) -> None:
             """A ready row is current, a pending one has a live task for its text, and no task is without a row."""
-            models = {slot.number: slot.model for slot in self.kept}
+            models = {slot.number: slot.model for slot in self.slots}
             rows = pipeline.all("SELECT *, vector::text AS vector FROM tools_toolembedding")
             tasks = {(task["entity_id"], task["model"]): task for task in pipeline.tasks()}
             with tenant_context(pipeline.tenant_id):
@@ -227,7 +227,7 @@ def machine(pipeline: Pipeline, use: Callable[..., Any], logins: Logins) -> type
                 reconcile()
                 worker.drain()
             self.consistent()
-            models = [slot.model for slot in self.kept]
+            models = [slot.model for slot in self.slots]
             rows = pipeline.all("SELECT entity_id, model, status FROM tools_toolembedding WHERE active")
             done = {(row["entity_id"], row["model"]) for row in rows if row["status"] == "ready"}
             failed = {row["entity_id"] for row in rows if row["status"] == "failed"}

@@ -22,12 +22,12 @@ def use(settings: Any) -> Iterator[Callable[..., Any]]:
             setattr(settings, option, value)
         settings.EMBEDDING_PROVIDER = name if name == "disabled" else f"tests.providers.{name}"
         providers._provider.cache_clear()
-        slots.forget()
+        slots.clear_cache()
         return providers.get_provider()
 
     yield choose
     providers._provider.cache_clear()
-    slots.forget()
+    slots.clear_cache()
 
 
 @pytest.fixture

@@ -9,7 +9,12 @@ import pytest
 
 from tests.plugin import ROOT
 
-FILES = sorted((ROOT / "embeddings").glob("*.py"))
+FILES = sorted(
+    path
+    for folder in ("embeddings", "portal/resilience")
+    for path in (ROOT / folder).rglob("*.py")
+    if "migrations" not in path.parts
+)
 CLOCKS = {"now", "utcnow", "today", "time", "time_ns", "localtime", "gmtime"}
 OWNERS = {"datetime", "date", "timezone", "time"}
 

@@ -14,8 +14,7 @@ from django.db import connection, models
 from embeddings import registry
 from embeddings.backfill import scan as backfill
 from embeddings.models import EntityEmbedding
-from embeddings.queue import enqueue as wishes
-from embeddings.queue.enqueue import Wish
+from embeddings.queue.enqueue import EmbeddingRequest, delete_tasks, enqueue
 from embeddings.queue.reconcile import reconcile
 from embeddings.registry import EmbeddedEntity
 from portal.tenancy.context import tenant_context
@@ -74,7 +73,7 @@ def save(pipeline: Pipeline, body: str, pk: uuid.UUID | None = None) -> uuid.UUI
     """A write path of notes, as its own services module would have it."""
     with tenant_context(pipeline.tenant_id):
         note, _ = Note.objects.update_or_create(pk=pk or uuid.uuid4(), defaults={"body": body})
-        wishes.want(NOTES, [Wish(note.pk, body)])
+        enqueue(NOTES, [EmbeddingRequest(note.pk, body)])
     return note.pk  # type: ignore[no-any-return]
 
 
@@ -116,8 +115,8 @@ def test_ids_that_two_types_share_are_two_entities_EMB_11(pipeline: Pipeline, no
     pipeline.check_ready(tool)
     check_in_step(row(pipeline, tool), "A note.")
     with tenant_context(pipeline.tenant_id):
-        wishes.want(NOTES, [Wish(tool, "Other.")])
-        wishes.forget("note", [tool])
+        enqueue(NOTES, [EmbeddingRequest(tool, "Other.")])
+        delete_tasks("note", [tool])
     pipeline.check_ready(tool)
 
 

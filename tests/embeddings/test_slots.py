@@ -25,7 +25,7 @@ from embeddings.models import EmbeddingModel
 from embeddings.providers import ProviderError
 from embeddings.queue.reconcile import reconcile
 from embeddings.slots import SlotError
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from portal.tenancy.models import Tenant
 from tests.embeddings.pipeline import Pipeline, in_thread, login, mutant
 from tools.search.query import SearchQuery
@@ -38,26 +38,26 @@ Use = Callable[..., Any]
 def first(pipeline: Pipeline, use: Use) -> Iterator[Pipeline]:
     """Ten tools with vectors of model-1, which serves."""
     use("ModelEmbedder", EMBEDDING_MODEL="model-1")
-    adopt()
+    ensure_slot()
     for number in range(10):
         pipeline.add(f"Text {number}.")
     pipeline.work()
     yield pipeline
     pipeline.owner.execute("DELETE FROM embeddings_embeddingmodel")
-    slots.forget()
+    slots.clear_cache()
 
 
 @pytest.fixture
 def second(first: Pipeline, use: Use) -> Pipeline:
     """The same, and model-2 has been named, but nothing of it is made yet."""
     use("ModelEmbedder", EMBEDDING_MODEL="model-2")
-    adopt()
+    ensure_slot()
     return first
 
 
-def adopt() -> str:
+def ensure_slot() -> str:
     with login("DATABASE_ADMIN_URL"):
-        return slots.adopt()
+        return slots.ensure_slot()
 
 
 def fill(pipeline: Pipeline) -> None:
@@ -101,20 +101,20 @@ def any_tool(pipeline: Pipeline) -> UUID:
 
 
 def test_the_first_model_serves_at_once_and_a_third_is_refused_EMB_10(second: Pipeline, use: Use) -> None:
-    assert [(slot.number, slot.model, slot.serves) for slot in slots.kept()] == [
+    assert [(slot.number, slot.model, slot.serves) for slot in slots.all()] == [
         (0, "model-1", True),
         (1, "model-2", False),
     ]
     use("ModelEmbedder", EMBEDDING_MODEL="model-3")
     with pytest.raises(SlotError, match="drop"):
-        adopt()
+        ensure_slot()
 
 
 def test_a_model_that_has_a_slot_is_adopted_without_a_word_and_learns_its_new_provider_EMB_10(
     first: Pipeline, use: Use
 ) -> None:
     use("HashEmbedder", EMBEDDING_MODEL="model-1")
-    assert adopt() == ""
+    assert ensure_slot() == ""
     assert [row.provider for row in EmbeddingModel.objects.all()] == ["tests.providers.HashEmbedder"]
 
 
@@ -147,7 +147,7 @@ def test_a_write_keeps_both_slots_EMB_10(second: Pipeline) -> None:
 def test_an_incomplete_slot_cannot_serve_EMB_10(second: Pipeline) -> None:
     with pytest.raises(SlotError, match="0 of 10"):
         switch()
-    assert slots.kept()[0].model == "model-1"
+    assert slots.all()[0].model == "model-1"
 
 
 def test_half_a_percent_may_have_failed_and_no_more_EMB_10() -> None:
@@ -174,7 +174,7 @@ def test_asking_twice_for_a_switch_or_a_drop_does_not_do_the_opposite_EMB_10(sec
     assert drop("model-1").model == "model-1"
     with pytest.raises(SlotError):
         drop("model-1")
-    assert [slot.model for slot in slots.kept()] == ["model-2"]
+    assert [slot.model for slot in slots.all()] == ["model-2"]
 
 
 def test_the_count_is_over_all_tenants_whatever_the_login_EMB_10(
@@ -260,7 +260,7 @@ def test_a_dropped_slot_leaves_neither_vectors_nor_tasks_and_can_be_taken_again_
     with pytest.raises(SlotError):
         drop()
     use("ModelEmbedder", EMBEDDING_MODEL="model-3")
-    assert "beside those of model-2" in adopt()
+    assert "beside those of model-2" in ensure_slot()
     fill(second)
     assert [row["model"] for row in rows(second, 0)] == ["model-3"] * 10
 
@@ -273,7 +273,7 @@ def test_what_a_late_write_left_in_a_dropped_slot_is_not_taken_for_the_next_mode
         "DELETE FROM embeddings_embeddingmodel WHERE slot = 1"
     )  # a drop that was killed half way
     use("ModelEmbedder", EMBEDDING_MODEL="model-3")
-    adopt()
+    ensure_slot()
     assert rows(second, 1) == []
     fill(second)
     assert [row["model"] for row in rows(second, 1)] == ["model-3"] * 10
@@ -292,22 +292,22 @@ def test_what_nobody_will_come_back_to_is_deleted_by_the_reconciler_EMB_3(second
         dropped, [second.tenant_id, "model-1"]
     )  # of a tool that is there: somebody may look at it
     with login("DATABASE_WORKER_URL"):
-        circuits.failed("model-0", "passage", ProviderError("down"), at_once=True)
-        circuits.failed("model-1", "query", ProviderError("down"), at_once=True)
+        circuit_breaker.record_failure("model-0", "passage", ProviderError("down"), at_once=True)
+        circuit_breaker.record_failure("model-1", "query", ProviderError("down"), at_once=True)
         reconcile()
     assert [task["model"] for task in second.tasks()] == ["model-1"]
-    assert [trouble.model for trouble in circuits.troubles()] == ["model-1"]
+    assert [trouble.model for trouble in circuit_breaker.open_circuits()] == ["model-1"]
 
 
 def test_a_model_that_is_reached_in_another_way_is_asked_at_once_EMB_5(
     first: Pipeline, settings: Any
 ) -> None:
     with login("DATABASE_WORKER_URL"):
-        circuits.failed("model-1", "passage", ProviderError("down"), at_once=True)
-    adopt()  # a restart alone changes nothing
+        circuit_breaker.record_failure("model-1", "passage", ProviderError("down"), at_once=True)
+    ensure_slot()  # a restart alone changes nothing
     assert first.circuit() is not None
     settings.EMBEDDING_URL = "http://127.0.0.1:1"
-    adopt()
+    ensure_slot()
     assert first.circuit() is None
 
 
@@ -343,7 +343,7 @@ def test_an_edit_and_a_repair_lock_the_two_slots_in_one_order_EMB_4(second: Pipe
 
 def test_trouble_of_one_provider_holds_up_no_other_EMB_10(second: Pipeline) -> None:
     with login("DATABASE_WORKER_URL"):
-        circuits.failed("model-2", "passage", ProviderError("down"), at_once=True)
+        circuit_breaker.record_failure("model-2", "passage", ProviderError("down"), at_once=True)
     pk = second.add("New.")
     second.work()
     assert [
@@ -359,7 +359,7 @@ def test_a_model_that_this_process_cannot_have_costs_no_attempt_and_searches_go_
     second: Pipeline, use: Use
 ) -> None:
     second.owner.execute("UPDATE embeddings_embeddingmodel SET provider = 'no.such.Provider' WHERE slot = 0")
-    slots.forget()
+    slots.clear_cache()
     pk = second.add("New.")
     second.work()
     assert {(task["model"], task["attempts"], task["status"]) for task in second.tasks()} == {

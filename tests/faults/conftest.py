@@ -222,7 +222,7 @@ class Portal:
                 with tenant_context(self.tenant_id):
                     made = Tool.objects.bulk_create(some)
                     if wishes:
-                        services.put_in_step(made)
+                        services.sync_embeddings(made)
         return [tool.pk for tool in tools]
 
     def check_indexes(self) -> int:

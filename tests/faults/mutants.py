@@ -8,7 +8,7 @@ from typing import Any
 from django.db.backends.utils import CursorWrapper
 
 from embeddings.queue import claims
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 
 
 def own_clock() -> None:
@@ -27,7 +27,7 @@ def no_heartbeat() -> None:
 
 def everybody_tries() -> None:
     """Each process asks a provider in trouble, as if its circuit were its own."""
-    circuits.take_try = lambda model, purpose: True
+    circuit_breaker.acquire_trial = lambda model, purpose: True
 
 
 def of_any_type() -> None:

@@ -21,7 +21,7 @@ import pytest
 from embeddings import providers
 from embeddings.providers import ProviderError, Vectors, http
 from embeddings.queue import worker
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from tests.embedding_server import EmbeddingServer, closed_port, embedding_server
 from tests.embeddings.pipeline import Pipeline
 from tests.providers import HashEmbedder
@@ -96,7 +96,7 @@ def server() -> Iterator[EmbeddingServer]:
 def choose(settings: Any, provider: str, url: str) -> None:
     settings.EMBEDDING_PROVIDER, settings.EMBEDDING_URL = provider, url
     providers._provider.cache_clear()
-    circuits.forget()
+    circuit_breaker.close_all()
 
 
 @contextmanager

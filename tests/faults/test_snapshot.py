@@ -28,7 +28,7 @@ def feed(tools: list[Tool], number: int) -> None:
         tool.description = f"Text {number} of {tool.pk}."
     with tenant_context(tools[0].tenant_id):
         Tool.objects.bulk_update(tools, ["description"])
-        services.put_in_step(tools)
+        services.sync_embeddings(tools)
 
 
 def waiting(portal: Portal) -> int:

@@ -81,7 +81,7 @@ class Desk:
     def claim(self) -> Job:
         """By the worker's login, as a runner does."""
         with login("DATABASE_WORKER_URL"):
-            job: Job = Job.of_everyone.claim(kinds=["backfill_embeddings", "refresh_embeddings"])
+            job: Job = Job.all_tenants.claim(kinds=["backfill_embeddings", "refresh_embeddings"])
         return job
 
     def run(
@@ -89,7 +89,7 @@ class Desk:
     ) -> None:
         """A runner that claims one job and works on it, in this thread, as the worker's login."""
         with login("DATABASE_WORKER_URL"):
-            job = Job.of_everyone.claim(kinds=["backfill_embeddings", "refresh_embeddings"])
+            job = Job.all_tenants.claim(kinds=["backfill_embeddings", "refresh_embeddings"])
             runner.run(job, stop or threading.Event(), on_progress)
 
     def run_until_queued(self) -> None:
@@ -118,13 +118,13 @@ class Desk:
         with self.running():
             return self.work_until_over(pk)
 
-    def lose(self) -> None:
+    def silence_runners(self) -> None:
         """As if every runner had been silent for an hour."""
         self.pipeline.owner.execute(
             "UPDATE jobs_job SET heartbeat_at = now() - interval '1 hour' WHERE state IN ('running', 'cancelling')"
         )
 
-    def labelled(self) -> int:
+    def tagged(self) -> int:
         [row] = self.pipeline.all(
             "SELECT count(*) AS n FROM embeddings_embeddingtask WHERE job_id IS NOT NULL"
         )

@@ -111,7 +111,7 @@ def test_told_to_end_it_leaves_the_job_to_a_worker_R18(
     assert (code, desk.state(job.pk)) == (0, "queued"), errors
     assert f"Job {job.pk} follows it from here" in errors
     assert "No worker is consuming queue embeddings" in errors
-    assert desk.labelled() == desk.find(job.pk).cursor["queued"]
+    assert desk.tagged() == desk.find(job.pk).cursor["queued"]
 
 
 def test_it_waits_for_what_a_write_has_asked_for_too_EMB_8(pipeline: Pipeline, command: Start) -> None:

@@ -22,12 +22,12 @@ def two_models(pipeline: Pipeline, use: Callable[..., Any]) -> Iterator[list[Any
     for name in ("model-1", "model-2"):
         use("ModelEmbedder", EMBEDDING_MODEL=name)
         with login("DATABASE_ADMIN_URL"):
-            slots.adopt()
+            slots.ensure_slot()
         if name == "model-1":
             pks = ready_tools(pipeline, 4)
     yield pks
     pipeline.owner.execute("DELETE FROM embeddings_embeddingmodel")
-    slots.forget()
+    slots.clear_cache()
 
 
 def vectors(pipeline: Pipeline) -> set[tuple[int, str, int]]:
@@ -43,7 +43,7 @@ def test_a_tool_with_two_models_is_one_item_that_is_done_when_both_are_EMB_10(
     desk.make("disabled", *two_models[:2])
     pk = desk.start(batch_size=3)
     desk.run_until_queued()
-    assert desk.labelled() == 6  # two of the serving model, four of the other
+    assert desk.tagged() == 6  # two of the serving model, four of the other
     assert desk.finish(pk) == "succeeded"
     assert desk.counts(pk) == (4, 4, 0, 0)
     assert vectors(pipeline) == {(0, "ready", 4), (1, "ready", 4)}
@@ -91,7 +91,7 @@ def test_a_scan_leaves_a_tool_that_a_write_holds_to_that_write_R1(desk: Desk, pi
     pk = desk.start()
     with locked(pipeline, "tools_toolembedding", "entity_id", pks[1]):
         desk.run(stop=(stop := threading.Event()), on_progress=lambda _: stop.set())
-        assert desk.labelled() == 2
+        assert desk.tagged() == 2
     assert desk.finish(pk) == "succeeded"
     assert desk.counts(pk) == (3, 2, 0, 1)
     assert pipeline.status(pks[1]) == "failed"

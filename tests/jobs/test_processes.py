@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from portal.jobs import alive, services
+from portal.jobs import heartbeats, services
 from tests.embeddings.pipeline import Pipeline, login
 from tests.jobs.desk import Desk, wait_until
 from tests.jobs.scenes import ready_tools
@@ -40,7 +40,7 @@ def test_killed_it_is_lost_and_resumed_elsewhere_it_ends_as_if_never_killed_EMB_
         wait_until(lambda: desk.state(pk) == "lost", "the job is lost")
         job = desk.find(pk)
         assert job.can_resume
-        assert desk.labelled() == job.cursor["waiting"] == job.cursor["queued"]
+        assert desk.tagged() == job.cursor["waiting"] == job.cursor["queued"]
         desk.do(services.resume, pk)
     processes(*RUNNER)
     assert desk.work_until_over(pk) == "succeeded"
@@ -111,17 +111,17 @@ def test_a_live_process_of_a_queue_is_known_until_it_ends_or_dies_R20(
     desk: Desk, processes: Start, settings: Any
 ) -> None:
     settings.JOB_LOST_SECONDS = 3
-    assert alive.queues() == {}
+    assert heartbeats.live_workers() == {}
     runner, embedder = processes(*RUNNER), processes(*EMBEDDER)
-    wait_until(lambda: alive.queues() == {"jobs": 1, "embeddings": 1}, "both are seen")
+    wait_until(lambda: heartbeats.live_workers() == {"jobs": 1, "embeddings": 1}, "both are seen")
     runner.terminate()
     assert runner.wait(20) == 0
-    assert alive.queues() == {"embeddings": 1}  # at once
+    assert heartbeats.live_workers() == {"embeddings": 1}  # at once
     embedder.kill()
-    wait_until(lambda: alive.queues() == {}, "the killed one is missed")
+    wait_until(lambda: heartbeats.live_workers() == {}, "the killed one is missed")
     with login("DATABASE_WORKER_URL"), connection.cursor() as cursor:
         cursor.execute("UPDATE jobs_workerheartbeat SET at = now() - interval '2 days'")
-        assert alive.forget_the_dead() == 1
+        assert heartbeats.prune_heartbeats() == 1
 
 
 def test_the_web_cannot_say_that_a_worker_lives(desk: Desk) -> None:
@@ -142,7 +142,7 @@ def test_the_celery_worker_of_the_default_queue_runs_jobs_with_and_without_its_b
     if broker == "down":
         environment["REDIS_URL"] = "redis://127.0.0.1:9/0"
     worker = processes(*process.command[1:], **environment)
-    wait_until(lambda: alive.queues().get("jobs"), "it says that it lives")
+    wait_until(lambda: heartbeats.live_workers().get("jobs"), "it says that it lives")
     pk = desk.start()
     wait_until(lambda: desk.state(pk) == "succeeded", "the job is run")
     worker.terminate()
@@ -162,7 +162,7 @@ def test_the_bell_ends_the_pause_of_a_runner_R8(desk: Desk, processes: Start) ->
         JOB_POLL="60",
         JOB_LOST_SECONDS="60",
     )
-    wait_until(lambda: alive.queues().get("jobs"), "it says that it lives")
+    wait_until(lambda: heartbeats.live_workers().get("jobs"), "it says that it lives")
     pk = desk.start()
     job = wait_until(lambda: (found := desk.find(pk)).shown_state == "succeeded" and found, "the job is run")
     assert (job.started_at - job.created_at).total_seconds() < 55

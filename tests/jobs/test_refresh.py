@@ -27,7 +27,7 @@ class TestRefresh:
         pk = desk.start(REFRESH, ids=[str(one) for one in pks[:3]], batch_size=2)
         desk.run_until_queued()
         assert {pipeline.status(one) for one in pks} == {"ready"}
-        assert desk.labelled() == 3
+        assert desk.tagged() == 3
         assert desk.finish(pk) == "succeeded"
         assert desk.counts(pk) == (3, 3, 0, 0)
         assert len(embedder.calls) == calls + 3

@@ -112,7 +112,7 @@ class TestScan:
         desk.make("failed", *pks)
         pk = desk.start(batch_size=1, ahead=2)
         with desk.running():
-            wait_until(lambda: desk.labelled() == 2, "two are queued")
+            wait_until(lambda: desk.tagged() == 2, "two are queued")
             assert desk.find(pk).stage == "queueing"
             assert desk.work_until_over(pk) == "succeeded"
         assert desk.counts(pk) == (6, 6, 0, 0)

@@ -23,16 +23,19 @@ HELD = {"running", "cancelling"}
 # What each verb makes of each state; where nothing stands here, it must change nothing.
 VERBS: dict[str, tuple[Callable[[Job], object], dict[str, str]]] = {
     "claim": (lambda job: Job.objects.claim(kinds=[BACKFILL], pk=job.pk), {"queued": "running"}),
-    "beat": (lambda job: Job.objects.note(job, {}), {"running": "running", "cancelling": "cancelling"}),
-    "note": (
-        lambda job: Job.objects.note(job, {"done": 7}),
+    "heartbeat": (
+        lambda job: Job.objects.record_progress(job, {}),
+        {"running": "running", "cancelling": "cancelling"},
+    ),
+    "record_progress": (
+        lambda job: Job.objects.record_progress(job, {"done": 7}),
         {"running": "running", "cancelling": "cancelling"},
     ),
     "finish": (
         lambda job: Job.objects.finish(job, JobState.SUCCEEDED),
         {"running": "succeeded", "cancelling": "cancelled"},
     ),
-    "give back": (Job.objects.give_back, {"running": "queued", "cancelling": "cancelling"}),
+    "release": (Job.objects.release, {"running": "queued", "cancelling": "cancelling"}),
     "cancel": (
         lambda job: Job.objects.cancel(job.pk),
         {"queued": "cancelling", "running": "cancelling", "lost": "cancelling"},
@@ -42,7 +45,7 @@ VERBS: dict[str, tuple[Callable[[Job], object], dict[str, str]]] = {
         {"cancelled": "queued", "lost": "queued", "failed": "queued"},
     ),
     "retry": (lambda job: Job.objects.retry_failed(job.pk, scope=None), {"partial": "queued"}),
-    "lose": (lambda _: Job.objects.lose(), {}),
+    "mark_lost": (lambda _: Job.objects.mark_lost(), {}),
 }
 
 
@@ -90,7 +93,7 @@ def test_a_job_is_lost_without_a_heartbeat_and_only_while_somebody_should_have_i
     assert desk.state(job.pk) == expected  # at once, by the rule
     assert row(desk, job)["state"] == state
     with login("DATABASE_WORKER_URL"):
-        assert Job.of_everyone.lose() == (state in HELD)  # and for good, by the sweep, in every tenant
+        assert Job.all_tenants.mark_lost() == (state in HELD)  # and for good, by the sweep, in every tenant
     assert (row(desk, job)["state"], row(desk, job)["claim_id"]) == (expected, None)
 
 
@@ -128,7 +131,7 @@ def a_stale_runner_writes_a_batch(desk: Desk, pipeline: Pipeline) -> None:
     """It was silent for too long, the job was resumed, and another runner has it: nothing of its batch may stay."""
     pk = desk.start()
     old = desk.claim()
-    desk.lose()
+    desk.silence_runners()
     desk.do(services.resume, pk)
     new = desk.claim()
     before = row(desk, new)
@@ -145,15 +148,15 @@ def a_stale_runner_writes_a_batch(desk: Desk, pipeline: Pipeline) -> None:
 def a_stale_runner_ends_the_job(desk: Desk, _: Pipeline) -> None:
     pk = desk.start()
     old = desk.claim()
-    desk.lose()
+    desk.silence_runners()
     desk.do(services.resume, pk)
     new = desk.claim()
     before = row(desk, new)
     with desk.in_tenant():
         for change in (
             lambda: Job.objects.finish(old, JobState.SUCCEEDED),
-            lambda: Job.objects.give_back(old),
-            lambda: Job.objects.beat(old),
+            lambda: Job.objects.release(old),
+            lambda: Job.objects.heartbeat(old),
         ):
             assert not change()
     assert row(desk, new) == before
@@ -162,7 +165,7 @@ def a_stale_runner_ends_the_job(desk: Desk, _: Pipeline) -> None:
 def a_stale_runner_asks_whether_to_go_on(desk: Desk, _: Pipeline) -> None:
     pk = desk.start()
     old = desk.claim()
-    desk.lose()
+    desk.silence_runners()
     desk.do(services.resume, pk)
     desk.claim()
     with pytest.raises(LostClaim):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from embeddings.queue import job_tasks as followed
+from embeddings.queue import job_tasks
 from embeddings.queue.reconcile import reconcile
 from portal.jobs import services
 from portal.jobs.context import Context
@@ -85,7 +85,7 @@ class TestCancel:
     ) -> None:
         pks = ready_tools(pipeline, 6)
         pk = queued_by(desk, pipeline, failed=pks[:2], disabled=pks[2:4])
-        assert desk.labelled() == 4
+        assert desk.tagged() == 4
         desk.do(services.cancel, pk)
         desk.run()
         assert desk.state(pk) == "cancelled"
@@ -98,7 +98,7 @@ class TestCancel:
             "ready",
         ]
         assert {task["status"] for task in pipeline.tasks()} == {"failed"}
-        assert pipeline.embedding(pks[0])["error"] == followed.TAKEN_BACK
+        assert pipeline.embedding(pks[0])["error"] == job_tasks.TAKEN_BACK
         pipeline.check_consistent()
         with login("DATABASE_WORKER_URL"):
             assert reconcile() == 0  # which respects that it was cancelled
@@ -128,7 +128,7 @@ class TestCancel:
         pk = queued_by(desk, pipeline)
         desk.do(services.cancel, pk)
         desk.run()
-        assert (desk.state(pk), desk.labelled()) == ("cancelled", 0)
+        assert (desk.state(pk), desk.tagged()) == ("cancelled", 0)
         assert {task["entity_id"] for task in pipeline.tasks()} == {pks[0], pks[1]}
         pipeline.work()
         for one in pks:
@@ -164,7 +164,7 @@ class TestCancel:
         with in_thread(lambda: desk.run(on_progress=once_committed(cancel_half_way))):
             pass
         assert desk.state(pk) == "cancelled"
-        assert desk.labelled() == 0
+        assert desk.tagged() == 0
         pipeline.check_consistent()
         assert "ready" in {pipeline.status(one) for one in pks}
         desk.do(services.resume, pk)
@@ -242,7 +242,7 @@ class TestKilled:
             except Killed:
                 deaths += 1
                 connection.close()
-                desk.lose()
+                desk.silence_runners()
                 pipeline.work(batches=1)
                 assert desk.state(pk) == "lost"
                 desk.do(services.resume, pk)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from embeddings import providers
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from portal.tenancy.models import Tenant
 from tests.embedding_server import EmbeddingServer, embedding_server
 from tools.search.query import SearchAnswer, SearchQuery
@@ -57,13 +57,13 @@ def test_a_provider_that_hangs_costs_one_slow_search_in_30_seconds_R11(
     assert time.monotonic() - began < 25  # a guard: without the budget one search would take 20 s or more
     assert (slow(answers), len(server.asked)) == (1, 1)
     assert {(answer.mode, answer.degraded) for answer in answers} == {("keyword", ("embedding_unavailable",))}
-    [trouble] = circuits.troubles()
+    [trouble] = circuit_breaker.open_circuits()
     assert trouble.purpose == "query"
     # Thirty seconds later one search tries, whatever the others do; what it finds counts for all.
     admin_database.execute("UPDATE embeddings_embeddingcircuit SET next_try = now()")
     server.fault = ""
     assert [ask().degraded for _ in range(3)] == [()] * 3
-    assert circuits.troubles() == []
+    assert circuit_breaker.open_circuits() == []
 
 
 @pytest.mark.parametrize("fault", ["wrong count", "NaN", "zero vector", "HTML", "500"])
@@ -80,7 +80,7 @@ def test_the_workers_circuit_is_another_one_R11(server: EmbeddingServer, ask: As
     server.fault = "500"
     for _ in range(5):
         ask()
-    assert circuits.counted("passage") == {}
+    assert circuit_breaker.seconds_until_trial("passage") == {}
 
 
 def test_the_warm_up_of_a_web_process_does_not_wait_for_a_provider_that_hangs_R11(

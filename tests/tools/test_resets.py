@@ -120,7 +120,7 @@ def test_syn_5_a_reset_that_fails_half_way_resets_nothing(
     tools = many(tenant, 6)
     overrule(tools)
     monkeypatch.setattr(overrides, "_CHUNK", 3)
-    real, calls = services.put_in_step, []
+    real, calls = services.sync_embeddings, []
 
     def dies(*arguments: Any, **options: Any) -> int:
         calls.append(1)
@@ -128,7 +128,7 @@ def test_syn_5_a_reset_that_fails_half_way_resets_nothing(
             raise ZeroDivisionError
         return real(*arguments, **options)
 
-    monkeypatch.setattr(services, "put_in_step", dies)
+    monkeypatch.setattr(services, "sync_embeddings", dies)
     with pytest.raises(ZeroDivisionError):
         overrides.reset_many(overrides=ids(), actor="rita")
     assert len(ids()) == 12
@@ -237,7 +237,7 @@ def test_syn_5_only_a_reset_can_be_undone(tenant: Tenant) -> None:
 @pytest.fixture
 def slow_sync(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when the thread "sync" has written tools and has not committed; it waits a second then."""
-    event, real = threading.Event(), services.put_in_step
+    event, real = threading.Event(), services.sync_embeddings
 
     def slow(*arguments: Any, **options: Any) -> int:
         queued = real(*arguments, **options)
@@ -246,7 +246,7 @@ def slow_sync(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
             time.sleep(1)
         return queued
 
-    monkeypatch.setattr(services, "put_in_step", slow)
+    monkeypatch.setattr(services, "sync_embeddings", slow)
     return event
 
 

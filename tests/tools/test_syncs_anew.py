@@ -331,7 +331,7 @@ def work() -> list[str]:
     """Runs the jobs that wait, as a runner does; the states in which they end."""
     ended = []
     with login("DATABASE_WORKER_URL"):
-        while job := Job.of_everyone.claim(kinds=[SYNC, APPLY]):
+        while job := Job.all_tenants.claim(kinds=[SYNC, APPLY]):
             runner.run(job, threading.Event())
             with job.in_tenant():
                 ended.append(services.find(job.pk).shown_state)

@@ -22,7 +22,7 @@ from embeddings.providers import ProviderError
 from portal.jobs import services
 from portal.jobs.context import Context, Failure
 from portal.jobs.models import Job, JobState
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tools.models import Tool
@@ -217,8 +217,12 @@ def test_a_provider_that_is_down_is_named_while_somebody_waits_for_it_EMB_5(
     viewer_client: Client, running: Callable[..., Context], make_tool: Callable[..., Tool]
 ) -> None:
     context, tool = running(done=1), make_tool()
-    circuits.failed(settings.EMBEDDING_MODEL, "passage", ProviderError("connection refused"), at_once=True)
-    circuits.failed("a model without a slot", "passage", ProviderError("elsewhere"), at_once=True)
+    circuit_breaker.record_failure(
+        settings.EMBEDDING_MODEL, "passage", ProviderError("connection refused"), at_once=True
+    )
+    circuit_breaker.record_failure(
+        "a model without a slot", "passage", ProviderError("elsewhere"), at_once=True
+    )
     for path in (f"/jobs/{context.job.pk}/", f"/tools/{tool.pk}/", f"/tools/{tool.pk}/embedding/"):
         html = page(viewer_client, path)
         assert f"The provider of {settings.EMBEDDING_MODEL} is down since" in html

@@ -12,7 +12,7 @@ from django.test import Client
 
 from embeddings import slots
 from embeddings.providers import ProviderError
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Role, Tenant
 from tests.conftest import make_client
@@ -37,7 +37,7 @@ def name(pipeline: Pipeline, use: Callable[..., Any], model: str) -> None:
     """As a start of the portal with EMBEDDING_MODEL=model does."""
     use("ModelEmbedder", EMBEDDING_MODEL=model)
     with login("DATABASE_ADMIN_URL"):
-        slots.adopt()
+        slots.ensure_slot()
 
 
 def fill(pipeline: Pipeline) -> None:
@@ -84,7 +84,7 @@ def test_an_incomplete_model_cannot_be_switched_to_and_the_page_says_what_is_mis
     assert not re.search(r" style=|<style|hx-on| onclick|javascript:", html)
     superuser.post("/models/switch/", {"model": "model-2"})
     assert "model-2 is not complete: 0 of 4 vectors are ready, 0 failed." in page(superuser)
-    assert slots.kept()[0].model == "model-1"
+    assert slots.all()[0].model == "model-1"
 
 
 def test_failed_vectors_block_the_switch_by_name_EMB_10(superuser: Client, two_models: Pipeline) -> None:
@@ -104,24 +104,24 @@ def test_switch_switch_back_and_drop_each_ask_first_EMB_10(superuser: Client, tw
     question = superuser.get("/models/switch/").content.decode()
     assert "Switch to model-2?" in question
     assert '<input type="hidden" name="model" value="model-2">' in question
-    assert slots.kept()[0].model == "model-1"  # asking changes nothing
+    assert slots.all()[0].model == "model-1"  # asking changes nothing
     for _ in range(2):  # the second press changes nothing more
         assert superuser.post("/models/switch/", {"model": "model-2"}).status_code == 302
         assert "model-2 serves now." in page(superuser)
-    assert slots.kept()[0].model == "model-2"
+    assert slots.all()[0].model == "model-2"
 
     assert "Switch back" in page(superuser)
     assert "Switch back to model-1?" in superuser.get("/models/switch/", headers=HTMX).content.decode()
     superuser.post("/models/switch/", {"model": "model-1"})
-    assert slots.kept()[0].model == "model-1"
+    assert slots.all()[0].model == "model-1"
 
     assert "Drop model-2?" in superuser.get("/models/drop/").content.decode()
     superuser.post("/models/drop/", {"model": "model-1"})  # the button of an old page: it serves again
     assert "The second model is model-2 now, and not model-1." in page(superuser)
-    assert len(slots.kept()) == 2
+    assert len(slots.all()) == 2
     superuser.post("/models/drop/", {"model": "model-2"})
     assert "model-2 is given up." in page(superuser)
-    assert [slot.model for slot in slots.kept()] == ["model-1"]
+    assert [slot.model for slot in slots.all()] == ["model-1"]
     fill(two_models)
     assert two_models.all("SELECT 1 FROM tools_toolembedding WHERE slot = 1") == []
 
@@ -130,7 +130,7 @@ def test_a_provider_that_is_down_is_named_with_since_when_why_and_the_next_try_E
     superuser: Client, two_models: Pipeline
 ) -> None:
     with login("DATABASE_WORKER_URL"):
-        circuits.failed(
+        circuit_breaker.record_failure(
             "model-2", "passage", ProviderError("401: wrong key", provider_wide=True), at_once=True
         )
     html = page(superuser)
@@ -140,7 +140,7 @@ def test_a_provider_that_is_down_is_named_with_since_when_why_and_the_next_try_E
     assert "401: wrong key" in second
     assert "It is tried again" in second
     with login("DATABASE_WORKER_URL"):
-        circuits.succeeded("model-2", "passage")
+        circuit_breaker.record_success("model-2", "passage")
     assert "is down since" not in page(superuser)
 
 
@@ -158,5 +158,5 @@ def test_a_tenants_admin_sees_what_serves_and_neither_counts_nor_buttons_EMB_10_
         for answer in (admin.get(path), admin.post(path, {"model": "model-2"})):
             assert answer.status_code == 403
             assert "This needs a superuser" in answer.content.decode()
-    assert len(slots.kept()) == 2
+    assert len(slots.all()) == 2
     assert make_client(committed, Role.OPERATOR).get("/models/").status_code == 403

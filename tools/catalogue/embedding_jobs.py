@@ -111,7 +111,7 @@ def _in_scope(args: Arguments) -> QuerySet[Tool]:
 def _count_backfill(args: Arguments) -> tuple[int, int]:
     """Tools to look at, and those whose row already says that they need work; a text that no row knows is only found by
     the scan."""
-    slot = slots.kept()[0]
+    slot = slots.all()[0]
     tools = _in_scope(args)
     rows = ToolEmbedding.objects.filter(slot=slot.number, entity__in=tools)
     is_right = Q(status="ready", model=slot.model, active=True) | Q(status="pending", active=True)
@@ -184,7 +184,7 @@ def _run_refresh(context: Context) -> bool:
     return backfill_job.run(context, Work(ENTITY, ids, labels, refresh=True, **_pace(args)))
 
 
-def _refresh_scope(args: Arguments) -> str:
+def _refresh_key(args: Arguments) -> str:
     """The same choice twice is one click too many."""
     return hashlib.sha256(" ".join(args["ids"]).encode()).hexdigest()
 
@@ -207,7 +207,7 @@ KINDS = (
         parse=_parse_backfill,
         title=_backfill_title,
         # Two scans at a time would only be in each other's way.
-        scope=lambda _: "scan",
+        concurrency_key=lambda _: "scan",
         count=_count_backfill,
         run=_run_backfill,
         usual_rate=USUAL_RATE,
@@ -218,7 +218,7 @@ KINDS = (
         queues=("jobs", "embeddings"),
         parse=_parse_refresh,
         title=lambda args: f"Refresh of {len(args['ids']):,} tool{'s' if len(args['ids']) != 1 else ''}",
-        scope=_refresh_scope,
+        concurrency_key=_refresh_key,
         count=_count_refresh,
         run=_run_refresh,
         usual_rate=USUAL_RATE,

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.core.exceptions import ValidationError
 from django.db.models.functions import Now
 
-from embeddings.queue import enqueue as wishes
+from embeddings.queue.enqueue import delete_tasks
 from tools.catalogue import embedding_text as embedding
 from tools.catalogue.errors import Invalid
 from tools.catalogue.tools import catalogue_write
@@ -103,6 +103,6 @@ def delete_source(*, pk: UUID, actor: str) -> int:
         source = Source.objects.select_for_update().get(pk=pk)
         # Locked in order, tool before embedding before task, as every write does.
         ids = list(source.tools.order_by("pk").select_for_update().values_list("pk", flat=True))
-        wishes.forget(embedding.ENTITY.type, ids)
+        delete_tasks(embedding.ENTITY.type, ids)
         source.delete()
     return len(ids)

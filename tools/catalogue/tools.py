@@ -1,6 +1,6 @@
 """Every write to a tool. A service is one transaction of the current tenant, takes no request, and leaves the embedding
 pipeline and the search text in step with what it wrote. Overrides are decided in tools/catalogue/overrides.py, sources changed in
-tools/catalogue/sources.py, and imports write through tools/imports/syncing/apply.py; all use the same `put_in_step`.
+tools/catalogue/sources.py, and imports write through tools/imports/syncing/apply.py; all use the same `sync_embeddings`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from embeddings.models import Priority
-from embeddings.queue import enqueue as wishes
-from embeddings.queue.enqueue import Wish
+from embeddings.queue.enqueue import EmbeddingRequest, delete_tasks, enqueue
 from portal.http.bodies import unstorable
 from tools.catalogue import embedding_text as embedding
 from tools.catalogue.errors import Invalid, ManagedBySource, StaleVersion, translated
@@ -77,7 +76,7 @@ def create_tool(*, actor: str, **fields: Any) -> Tool:
     with catalogue_write(actor):
         tool.search_text = embedding.search_text(tool)
         tool.save(force_insert=True)
-        put_in_step([tool])
+        sync_embeddings([tool])
     return tool
 
 
@@ -132,7 +131,7 @@ def delete_tool(*, pk: UUID, actor: str, expected_version: int | None = None) ->
             raise ManagedBySource(
                 f"{tool.name} comes from the source {tool.source}, whose next sync would bring it back. Deactivate it instead."
             )
-        wishes.forget(embedding.ENTITY.type, [pk])
+        delete_tasks(embedding.ENTITY.type, [pk])
         tool.delete()
 
 
@@ -144,15 +143,17 @@ def refresh_embeddings(*, pks: Iterable[UUID]) -> int:
             Tool.objects.filter(pk__in=list(pks), active=True)
             .order_by("pk").select_for_update().prefetch_related("endpoint", "source")
         )  # fmt: skip
-        return put_in_step(tools, refresh=True)
+        return sync_embeddings(tools, refresh=True)
 
 
-def put_in_step(tools: Sequence[Tool], *, refresh: bool = False, priority: Priority = Priority.EDIT) -> int:
+def sync_embeddings(
+    tools: Sequence[Tool], *, refresh: bool = False, priority: Priority = Priority.EDIT
+) -> int:
     """Makes the embeddings follow the tools, in the caller's transaction (EMB-2). The tools carry endpoint and source."""
-    return wishes.want(
+    return enqueue(
         embedding.ENTITY,
         [
-            Wish(tool.pk, embedding.source_text(tool), active=tool.active, version=tool.version)
+            EmbeddingRequest(tool.pk, embedding.source_text(tool), active=tool.active, version=tool.version)
             for tool in tools
         ],
         refresh=refresh,
@@ -254,4 +255,4 @@ def save_tools(fields: Mapping[Tool, Collection[str]], actor: str) -> None:
         )
         tool.version += 1
         tool.updated_by = actor
-    put_in_step(list(fields))
+    sync_embeddings(list(fields))

@@ -21,7 +21,7 @@ from embeddings import slots
 from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
 from embeddings.providers.validation import checked
 from embeddings.slots import Slot
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context
 from tools.models import Source
 from tools.search import ranking
@@ -114,9 +114,9 @@ def _embedded(slot: Slot, text: str) -> str:
     """Asks the provider unless its circuit is open. One slow failure opens it, as the searcher waits for each (R11)."""
     provider = slot.embedder()
     assert provider is not None  # noqa: S101 - the caller has looked at the setting
-    waits = circuits.counted("query")
+    waits = circuit_breaker.seconds_until_trial("query")
     wait = waits.get(slot.model)
-    if wait is not None and (wait > 0 or not circuits.take_try(slot.model, "query")):
+    if wait is not None and (wait > 0 or not circuit_breaker.acquire_trial(slot.model, "query")):
         raise ProviderError("the provider of query vectors is in trouble, and not asked for a while")
     started = time.monotonic()
     try:
@@ -124,10 +124,10 @@ def _embedded(slot: Slot, text: str) -> str:
     except ProviderError as error:
         if not error.permanent:
             slow = time.monotonic() - started >= SLOW_SECONDS
-            circuits.failed(slot.model, "query", error, at_once=slow)
+            circuit_breaker.record_failure(slot.model, "query", error, at_once=slow)
         raise
     if slot.model in waits:
-        circuits.succeeded(slot.model, "query")
+        circuit_breaker.record_success(slot.model, "query")
     return _VECTOR_TEXT % tuple(vector.tolist())
 
 

@@ -19,9 +19,9 @@ from django.views.decorators.http import require_GET, require_http_methods
 from embeddings import slots
 from embeddings.models import EmbeddingModel
 from embeddings.slots import Completeness, Slot, SlotError
-from portal.jobs import alive
-from portal.resilience import circuit_breaker as circuits
-from portal.resilience.circuit_breaker import Trouble
+from portal.jobs import heartbeats
+from portal.resilience import circuit_breaker
+from portal.resilience.circuit_breaker import OpenCircuit
 from portal.tenancy.models import Role
 from tools.web.access import PageRequest, member_page
 from tools.web.job_state import idle_queues
@@ -56,7 +56,7 @@ class Second:
 @member_page(Role.ADMIN)
 def models_page(request: PageRequest) -> HttpResponse:
     """The page, or `#models` for a poll, which ends once nothing is missing."""
-    kept = slots.kept()
+    kept = slots.all()
     second = _second(kept) if len(kept) > 1 else None
     count = poll_count(request)
     context = {
@@ -64,18 +64,18 @@ def models_page(request: PageRequest) -> HttpResponse:
         "second": second,
         "serving_troubles": troubles_of(kept[0]),
         "second_troubles": troubles_of(kept[1]) if second else [],
-        "idle_queues": idle_queues({alive.EMBEDDINGS}) if second and second.missing else [],
+        "idle_queues": idle_queues({heartbeats.EMBEDDINGS}) if second and second.missing else [],
         "may_switch": request.user.is_superuser,
-        "is_changing": bool(second and second.missing) or bool(circuits.troubles()),
+        "is_changing": bool(second and second.missing) or bool(circuit_breaker.open_circuits()),
         "poll_seconds": poll_seconds(count),
         "next_count": count + 1,
     }
     return render(request, "models/page.html#models" if request.htmx else "models/page.html", context)
 
 
-def troubles_of(slot: Slot) -> list[Trouble]:
+def troubles_of(slot: Slot) -> list[OpenCircuit]:
     """Why the slot's provider is not asked at the moment; empty while it is well."""
-    return [trouble for trouble in circuits.troubles() if trouble.model == slot.model]
+    return [trouble for trouble in circuit_breaker.open_circuits() if trouble.model == slot.model]
 
 
 def _second(kept: list[Slot]) -> Second | None:
@@ -102,7 +102,7 @@ def switch_model(request: PageRequest) -> HttpResponse:
         return _carry_out(
             request, slots.switch, "serves now. The other model's vectors are kept for the way back."
         )
-    kept = slots.kept()
+    kept = slots.all()
     if len(kept) < 2:
         return redirect("models")
     second = _second(kept)
@@ -124,7 +124,7 @@ def drop_model(request: PageRequest) -> HttpResponse:
     _superuser(request)
     if request.method == "POST":
         return _carry_out(request, slots.drop, "is given up. The workers delete its vectors within minutes.")
-    kept = slots.kept()
+    kept = slots.all()
     if len(kept) < 2:
         return redirect("models")
     return _ask(

@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from embeddings import slots
 from embeddings.models import EmbeddingTask, TaskStatus
-from portal.resilience import circuit_breaker as circuits
-from portal.resilience.circuit_breaker import Trouble
+from portal.resilience import circuit_breaker
+from portal.resilience.circuit_breaker import OpenCircuit
 from tools.catalogue import embedding_text as embedding
 from tools.models import Tool, ToolEmbedding
 
@@ -126,10 +126,10 @@ def card_of(tool: Tool) -> Card:
     return Card(tool, badge, row, task, _phase(badge, task), settings.EMBEDDING_MAX_ATTEMPTS)
 
 
-def troubles_of_texts() -> list[Trouble]:
+def open_passage_circuits() -> list[OpenCircuit]:
     """Why no vectors of tools can be made at the moment; empty while the providers are well."""
-    kept = {slot.model for slot in slots.kept()}
-    return [one for one in circuits.troubles() if one.purpose == "passage" and one.model in kept]
+    kept = {slot.model for slot in slots.all()}
+    return [one for one in circuit_breaker.open_circuits() if one.purpose == "passage" and one.model in kept]
 
 
 def _phase(badge: Badge, task: EmbeddingTask | None) -> str:

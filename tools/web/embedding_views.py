@@ -17,7 +17,7 @@ from tools.catalogue.embedding_jobs import MAX_IDS, REFRESH
 from tools.catalogue.errors import CatalogueError
 from tools.models import Tool
 from tools.web.access import PageRequest, actor, member_page, next_url
-from tools.web.embedding_state import badge_of, card_of, troubles_of_texts, with_embeddings
+from tools.web.embedding_state import badge_of, card_of, open_passage_circuits, with_embeddings
 from tools.web.forms import chosen_ids
 from tools.web.polling import poll_count, poll_seconds
 from tools.web.tool_list import PAGE_SIZES, ToolPageFilter, list_url, without_blanks
@@ -32,7 +32,7 @@ def embedding_context(tool: Tool, count: int = 0) -> dict[str, object]:
     return {
         "tool": tool,
         "card": card,
-        "troubles": troubles_of_texts() if card.is_waiting else [],
+        "troubles": open_passage_circuits() if card.is_waiting else [],
         "poll_seconds": poll_seconds(count),
         "next_count": count + 1,
     }

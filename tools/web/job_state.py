@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from portal.jobs import alive, kinds
+from portal.jobs import heartbeats, kinds
 from portal.jobs.models import Job, JobState
 from tools.web.embedding_state import Badge
 
@@ -114,8 +114,8 @@ def duration(seconds: float) -> str:
 
 def idle_queues(names: set[str]) -> list[IdleQueue]:
     """Those of the queues that no live process works on."""
-    live = alive.queues()
-    return [IdleQueue(name, alive.COMMANDS[name]) for name in sorted(names) if not live.get(name)]
+    live = heartbeats.live_workers()
+    return [IdleQueue(name, heartbeats.COMMANDS[name]) for name in sorted(names) if not live.get(name)]
 
 
 def queues_of(job: Job) -> set[str]:

@@ -24,7 +24,7 @@ from tools.catalogue.embedding_jobs import BACKFILL
 from tools.imports.syncing.jobs import APPLY
 from tools.models import Sync
 from tools.web.access import PageRequest, actor, member_page
-from tools.web.embedding_state import troubles_of_texts
+from tools.web.embedding_state import open_passage_circuits
 from tools.web.job_form import BackfillForm
 from tools.web.job_state import ShownJob, all_queues, duration, idle_queues, queues_of
 from tools.web.polling import poll_count, poll_seconds
@@ -150,7 +150,7 @@ def _render(request: PageRequest, job: Job) -> HttpResponse:
         "sync": _sync_of(job) if request.member.is_operator else None,
         "failures": services.failures_by_error(job.pk) if job.failed else [],
         "idle_queues": idle_queues(queues_of(job)) if job.is_active else [],
-        "troubles": troubles_of_texts() if job.is_active else [],
+        "troubles": open_passage_circuits() if job.is_active else [],
         "poll_seconds": poll_seconds(count),
         "next_count": count + 1,
         "spoken": _spoken(request, shown) if count else "",

@@ -29,7 +29,7 @@ class Command(PortalCommand):
         except slots.SlotError as error:
             self.stop(REFUSED, str(error))
         found = slots.completeness()
-        models = [{"slot": slot.number, "model": slot.model, "serves": slot.serves} for slot in slots.kept()]
+        models = [{"slot": slot.number, "model": slot.model, "serves": slot.serves} for slot in slots.all()]
         progress = (
             {
                 "total": found.total,

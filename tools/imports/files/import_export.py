@@ -314,7 +314,7 @@ class _Importer:
             unique_fields=["tenant", "tool", "field"],
             update_fields=["value", "imported_value", "made_by", "made_at"],
         )
-        services.put_in_step([*new, *changed], priority=Priority.BACKFILL)
+        services.sync_embeddings([*new, *changed], priority=Priority.BACKFILL)
         self.report.added += len(new)
         self.report.changed += len(changed)
 

@@ -101,7 +101,7 @@ class _Writer:
                 tools.append(tool)
             Endpoint.objects.bulk_create(endpoints)
             Tool.objects.bulk_create(tools)
-            services.put_in_step(tools, priority=Priority.BACKFILL)
+            services.sync_embeddings(tools, priority=Priority.BACKFILL)
 
         return add
 
@@ -167,7 +167,7 @@ class _Writer:
                 tool.search_text = moved["search_text"] = search_text
             if moved:
                 Tool.objects.filter(pk=tool.pk).update(**moved)
-        services.put_in_step(tools, priority=Priority.BACKFILL)
+        services.sync_embeddings(tools, priority=Priority.BACKFILL)
 
     def _overrides(self, tools: list[Tool]) -> dict[UUID, dict[str, Any]]:
         """The overrides that stay, by tool; where the source's syncs win, those of which it says nothing."""
@@ -194,7 +194,7 @@ class _Writer:
             endpoint.active, endpoint.updated_at = False, Now()
         Endpoint.objects.bulk_update(endpoints.values(), ["active", "took_tool_down", "updated_at"])
         Tool.objects.bulk_update(tools, ["active", "version", "updated_at", "updated_by"])
-        services.put_in_step(tools)
+        services.sync_embeddings(tools)
 
 
 def _tool_id(source: Source, name: str, key: str, taken: set[str]) -> str:

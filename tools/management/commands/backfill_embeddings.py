@@ -12,7 +12,7 @@ from django.core.management.base import CommandParser
 
 from embeddings.backfill import scan as backfill
 from embeddings.backfill.job import BATCH_SIZE, EMBEDDING
-from portal.jobs import alive, services
+from portal.jobs import heartbeats, services
 from portal.jobs.command import INTERRUPTED, JobCommand
 from portal.jobs.context import Context
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
@@ -71,7 +71,7 @@ class Command(JobCommand):
             self.say("A worker runs this job; looking on.")
             return self._end(self.watch(job, quiet=options["no_progress"]), options)
         if options["wait"]:
-            self.say_who_works(alive.EMBEDDINGS)
+            self.say_who_works(heartbeats.EMBEDDINGS)
         interrupted = self.run_here(
             claimed,
             quiet=options["no_progress"],

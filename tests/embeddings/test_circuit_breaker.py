@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from embeddings.providers import ProviderError
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from tests.embedding_server import EmbeddingServer, embedding_server
 from tests.embeddings.pipeline import Pipeline, login, mutant
 from tests.plugin import ROOT, process_environment
@@ -29,25 +29,25 @@ def server() -> Iterator[EmbeddingServer]:
 
 def fail(times: int, error: ProviderError = DOWN) -> bool:
     with login("DATABASE_WORKER_URL"):
-        return [circuits.failed("model-1", "passage", error) for _ in range(times)][-1]
+        return [circuit_breaker.record_failure("model-1", "passage", error) for _ in range(times)][-1]
 
 
 def left() -> float | None:
     with login("DATABASE_WORKER_URL"):
-        return circuits.counted("passage").get("model-1")
+        return circuit_breaker.seconds_until_trial("passage").get("model-1")
 
 
 def open_it_and_try(pipeline: Pipeline) -> None:
     assert not fail(4)
-    assert circuits.troubles() == []
+    assert circuit_breaker.open_circuits() == []
     assert fail(1)
     with login("DATABASE_WORKER_URL"):
-        assert not circuits.take_try("model-1", "passage")
+        assert not circuit_breaker.acquire_trial("model-1", "passage")
         pipeline.provider_is_tried_again()
-        assert [circuits.take_try("model-1", "passage") for _ in range(3)] == [True, False, False]
+        assert [circuit_breaker.acquire_trial("model-1", "passage") for _ in range(3)] == [True, False, False]
         # A failed try leaves it open without five more errors.
-        assert circuits.failed("model-1", "passage", DOWN)
-    [trouble] = circuits.troubles()
+        assert circuit_breaker.record_failure("model-1", "passage", DOWN)
+    [trouble] = circuit_breaker.open_circuits()
     assert (trouble.model, trouble.purpose, trouble.reason) == ("model-1", "passage", "nobody answers")
     assert trouble.since < trouble.next_try
 
@@ -80,7 +80,7 @@ def test_that_scenario_notices_a_circuit_without_its_rules_R5(
 def test_a_success_in_between_forgets_the_errors_EMB_5(pipeline: Pipeline) -> None:
     fail(4)
     with login("DATABASE_WORKER_URL"):
-        circuits.succeeded("model-1", "passage")
+        circuit_breaker.record_success("model-1", "passage")
     assert not fail(4)
 
 
@@ -117,7 +117,7 @@ def test_a_try_comes_before_any_task_and_its_success_lets_all_go_on_EMB_5(
     pipeline.provider_is_tried_again()
     pipeline.work()
     pipeline.check_ready(pk)
-    assert [len(embedder.calls), circuits.troubles()] == [2, []]
+    assert [len(embedder.calls), circuit_breaker.open_circuits()] == [2, []]
 
 
 @contextmanager
@@ -184,7 +184,7 @@ def test_two_workers_try_a_provider_that_is_down_once_in_a_pause_and_all_is_read
         wait_until(lambda: not pipeline.tasks())
     for pk in pks:
         pipeline.check_ready(pk)
-    assert circuits.troubles() == []
+    assert circuit_breaker.open_circuits() == []
 
 
 def test_a_retry_after_is_kept_by_both_workers_R5(pipeline: Pipeline, server: EmbeddingServer) -> None:

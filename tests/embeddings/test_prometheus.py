@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from embeddings.providers import ProviderError
-from portal.resilience import circuit_breaker as circuits
+from portal.resilience import circuit_breaker
 from tests.embeddings.pipeline import Pipeline, login
 from tests.embeddings.test_worker import PERMANENT
 
@@ -50,7 +50,7 @@ def test_the_figures_are_those_of_the_table_R20(
         "WHERE id = (SELECT id FROM embeddings_embeddingtask WHERE status = 'pending' LIMIT 1)"
     )
     with login("DATABASE_WORKER_URL"):
-        circuits.failed("model-1", "passage", ProviderError("down"), at_once=True)
+        circuit_breaker.record_failure("model-1", "passage", ProviderError("down"), at_once=True)
     text = scrape()
     assert value(text, 'portal_embedding_tasks{status="pending"}') == 2
     assert value(text, 'portal_embedding_tasks{status="running"}') == 1

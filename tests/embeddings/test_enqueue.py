@@ -12,11 +12,10 @@ import pytest
 from django.db import connection, transaction
 
 from embeddings.models import Priority
-from embeddings.queue import enqueue as wishes
-from embeddings.queue import wakeup as bell
-from embeddings.queue.enqueue import Wish
+from embeddings.queue import wakeup
+from embeddings.queue.enqueue import EmbeddingRequest, enqueue, requeue
 from embeddings.text import source_hash
-from portal.resilience.wakeup import Ringer
+from portal.resilience.wakeup import Notifier
 from portal.tenancy.context import tenant_context
 from tests.embeddings.pipeline import Pipeline
 from tools.catalogue import embedding_text as embedding
@@ -48,22 +47,22 @@ def test_a_new_tool_is_pending_with_a_task_for_its_text_EMB_2_EMB_3(pipeline: Pi
 
 
 def test_a_write_that_is_rolled_back_leaves_nothing_and_rings_no_bell_EMB_2(pipeline: Pipeline) -> None:
-    with mock.patch.object(bell._ringer, "ring") as ring:
+    with mock.patch.object(wakeup._notifier, "notify") as notify:
         with tenant_context(pipeline.tenant_id):
             services.create_tool(actor="test", tool_id="gone", name="gone", description="Never was.")
             transaction.set_rollback(True)
         assert pipeline.tasks() == []
         assert pipeline.all("SELECT 1 FROM tools_toolembedding") == []
-        ring.assert_not_called()
+        notify.assert_not_called()
         pipeline.add()
-        ring.assert_called_once_with()
+        notify.assert_called_once_with()
 
 
 def test_a_bell_that_fails_does_not_fail_the_save_EMB_2(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
-        monkeypatch.setattr(bell, "_ringer", Ringer(bell.TASK, queue="embeddings"))
+        monkeypatch.setattr(wakeup, "_notifier", Notifier(wakeup.TASK, queue="embeddings"))
         pk = pipeline.add()
     assert pipeline.status(pk) == "pending"
 
@@ -89,7 +88,7 @@ def test_an_unchanged_text_writes_nothing_EMB_2(pipeline: Pipeline, state: str) 
     before = written(pipeline)
     pipeline.change(pk, owner="somebody", core=True)  # no part of the text
     with tenant_context(pipeline.tenant_id):
-        assert services.put_in_step([Tool.objects.select_related("endpoint", "source").get(pk=pk)]) == 0
+        assert services.sync_embeddings([Tool.objects.select_related("endpoint", "source").get(pk=pk)]) == 0
     assert written(pipeline) == before
 
 
@@ -195,7 +194,7 @@ def test_no_text_is_blank_without_vector_and_task_and_comes_back_EMB_5(pipeline:
     pk = pipeline.add("A.")
     pipeline.work()
     with tenant_context(pipeline.tenant_id):
-        assert wishes.want(embedding.ENTITY, [Wish(pk, "")]) == 0
+        assert enqueue(embedding.ENTITY, [EmbeddingRequest(pk, "")]) == 0
     row = pipeline.embedding(pk)
     assert (row["status"], row["vector"], row["vector_hash"], row["embedded_at"]) == (
         "blank",
@@ -206,7 +205,7 @@ def test_no_text_is_blank_without_vector_and_task_and_comes_back_EMB_5(pipeline:
     assert pipeline.tasks() == []
     before = written(pipeline)
     with tenant_context(pipeline.tenant_id):
-        wishes.want(embedding.ENTITY, [Wish(pk, "")])
+        enqueue(embedding.ENTITY, [EmbeddingRequest(pk, "")])
     assert written(pipeline) == before
     pipeline.edit(pk, "B.")
     pipeline.work()
@@ -216,7 +215,7 @@ def test_no_text_is_blank_without_vector_and_task_and_comes_back_EMB_5(pipeline:
 def test_blank_while_a_task_waits_takes_the_task_away_EMB_5(pipeline: Pipeline) -> None:
     pk = pipeline.add("A.")
     with tenant_context(pipeline.tenant_id):
-        wishes.want(embedding.ENTITY, [Wish(pk, "")])
+        enqueue(embedding.ENTITY, [EmbeddingRequest(pk, "")])
     assert (pipeline.status(pk), pipeline.tasks()) == ("blank", [])
 
 
@@ -309,13 +308,14 @@ def test_a_failed_tool_that_is_switched_off_and_on_tries_again_EMB_2(
     pipeline.check_ready(pk)
 
 
-def test_many_wishes_are_four_statements_and_only_the_changed_ones_write_EMB_2(pipeline: Pipeline) -> None:
+def test_many_requests_are_four_statements_and_only_the_changed_ones_write_EMB_2(pipeline: Pipeline) -> None:
     pks = [pipeline.add(f"Text {number}.") for number in range(40)]
     pipeline.work()
     with tenant_context(pipeline.tenant_id):
-        same = [Wish(pk, pipeline.text(pk)) for pk in pks]
+        same = [EmbeddingRequest(pk, pipeline.text(pk)) for pk in pks]
         changed = [
-            Wish(wish.entity_id, "Other.") if number % 4 == 0 else wish for number, wish in enumerate(same)
+            EmbeddingRequest(request.entity_id, "Other.") if number % 4 == 0 else request
+            for number, request in enumerate(same)
         ]
         statements: list[str] = []
 
@@ -324,7 +324,7 @@ def test_many_wishes_are_four_statements_and_only_the_changed_ones_write_EMB_2(p
             return execute(sql, *arguments)
 
         with connection.execute_wrapper(count):
-            assert wishes.want(embedding.ENTITY, changed, priority=Priority.BACKFILL) == 10
+            assert enqueue(embedding.ENTITY, changed, priority=Priority.BACKFILL) == 10
     assert len([one for one in statements if "SAVEPOINT" not in one]) == 4
     assert {task["entity_id"] for task in pipeline.tasks()} == set(pks[::4])
     assert {pipeline.status(pk) for pk in pks[1::4]} == {"ready"}
@@ -337,15 +337,15 @@ def test_an_edit_is_worked_on_before_the_backfill_EMB_8(pipeline: Pipeline, use:
     pipeline.edit(pks[3], "Somebody waits for this.")
     with transaction.atomic(), tenant_context(pipeline.tenant_id):
         # A backfill that asks again does not push an edit back.
-        wishes.ask_again(embedding.ENTITY, [pks[3]], refresh=True)
+        requeue(embedding.ENTITY, [pks[3]], refresh=True)
     pipeline.work()
     assert "Somebody waits" in embedder.calls[0]
 
 
 def test_a_wish_for_nothing_is_nothing(pipeline: Pipeline) -> None:
     with tenant_context(pipeline.tenant_id):
-        assert wishes.want(embedding.ENTITY, []) == 0
-        assert wishes.ask_again(embedding.ENTITY, [uuid.uuid4()], refresh=True) == 0
+        assert enqueue(embedding.ENTITY, []) == 0
+        assert requeue(embedding.ENTITY, [uuid.uuid4()], refresh=True) == 0
 
 
 class TestNoOneElsesBusiness:

@@ -29,19 +29,19 @@ BEATS = 6  # within the time after which a process counts as dead
 
 
 @contextmanager
-def beating(queue: str) -> Iterator[None]:
+def sending_heartbeats(queue: str) -> Iterator[None]:
     """While the block runs, this process is one of `queue`; at its end it is none at once."""
     row = WorkerHeartbeat(id=uuid.uuid4(), queue=queue, host=socket.gethostname()[:255], pid=os.getpid())
     over = threading.Event()
 
     def beat() -> None:
         while True:
-            _protected(lambda: _say(row))
+            _logging_errors(lambda: _write(row))
             if over.wait(settings.JOB_LOST_SECONDS / BEATS):
                 break
-        _protected(lambda: WorkerHeartbeat.objects.filter(pk=row.pk).delete())
+        _logging_errors(lambda: WorkerHeartbeat.objects.filter(pk=row.pk).delete())
 
-    thread = threading.Thread(target=beat, name=f"alive-{queue}", daemon=True)
+    thread = threading.Thread(target=beat, name=f"heartbeat-{queue}", daemon=True)
     thread.start()
     try:
         yield
@@ -50,12 +50,12 @@ def beating(queue: str) -> Iterator[None]:
         thread.join(1)
 
 
-def _say(row: WorkerHeartbeat) -> None:
+def _write(row: WorkerHeartbeat) -> None:
     if not WorkerHeartbeat.objects.filter(pk=row.pk).update(at=Now()):
         row.save(force_insert=True)
 
 
-def _protected(step: object) -> None:
+def _logging_errors(step: object) -> None:
     try:
         step()  # type: ignore[operator]
     except DatabaseError as error:
@@ -64,13 +64,13 @@ def _protected(step: object) -> None:
         connection.close()
 
 
-def queues() -> dict[str, int]:
+def live_workers() -> dict[str, int]:
     """How many live processes each queue has; queues without any are not there."""
     alive = WorkerHeartbeat.objects.filter(at__gte=Now() - timedelta(seconds=settings.JOB_LOST_SECONDS))
     return dict(alive.values_list("queue").annotate(Count("pk")))
 
 
-def forget_the_dead() -> int:
+def prune_heartbeats() -> int:
     """Deletes what processes that were killed have left behind for a day."""
     deleted: int = WorkerHeartbeat.objects.filter(at__lt=Now() - timedelta(days=1)).delete()[0]
     return deleted
