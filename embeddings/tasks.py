@@ -1,4 +1,4 @@
-"""Celery's doors into the pipeline. Arguments are none: the table says what is to be done."""
+"""Celery's tasks of the embedding queue. Arguments are none: the table says what is to be done."""
 
 from __future__ import annotations
 

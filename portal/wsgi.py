@@ -6,7 +6,7 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
-from portal.http import bulkhead as turns  # noqa: F401 - before the workers are forked, who share its file
+from portal.http import bulkhead  # noqa: F401 - before the workers are forked, who share its file
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 

@@ -1,4 +1,4 @@
-"""Celery's doors to the catalogue."""
+"""Celery's tasks of the catalogue."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Turns due tasks into vectors: claim, read the texts again, embed without a transaction, store if still wanted.
 
-One function, `drain`, with two doors: the Celery worker of queue `embeddings` (tasks.py, portal/celery.py) and
+One function, `drain`, with two entry points: the Celery worker of queue `embeddings` (tasks.py, portal/celery.py) and
 `manage.py embed_worker`. Killing it at any instant loses nothing: what it had claimed is due again after the lease.
 """
 
@@ -283,7 +283,7 @@ def retry_delay(attempts: int) -> float:
 
 
 class Loop(WorkLoop):
-    """Drains the work table: what both doors run."""
+    """Drains the work table: what both entry points run."""
 
     queue = heartbeats.EMBEDDINGS
 

@@ -1,8 +1,7 @@
-"""Requests that wait for strangers, or read their documents, take turns, so that one worker of the web is always left for
-everything else.
+"""A bulkhead: requests that wait for other servers, or parse documents, may not take the last worker of the web.
 
-Each of gunicorn's workers answers one request at a time. The turns are locks of places in a file that is opened before the
-workers are forked: what a process holds ends with it, however it ends.
+Each of gunicorn's workers answers one request at a time. A place in the bulkhead is a lock of one byte of a file that is
+opened before the workers are forked, so that the kernel frees the places of a process however it ends.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 WORKERS = int(os.environ.get("WEB_CONCURRENCY") or max(2, len(os.sched_getaffinity(0))))
-"""Processes of the web; where there is only one, it takes every turn."""
+"""Processes of the web. The bulkhead has one place fewer, and one place where there is one process."""
 RETRY_SECONDS = 5
 with tempfile.TemporaryFile() as _file:
     _FILE = os.dup(_file.fileno())  # open as long as the process lives
 
 
-class NoTurn(Exception):
-    """All turns are taken. Its text is for who asked."""
+class TooBusy(Exception):
+    """All places are taken. The message is for the caller."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -30,20 +29,20 @@ class NoTurn(Exception):
 
 
 @contextmanager
-def turn() -> Iterator[None]:
-    """One of the turns for the length of the block. Raises NoTurn, without waiting for one."""
-    place = _take()
+def bulkhead() -> Iterator[None]:
+    """Holds one of the places for the length of the block. Raises TooBusy, without waiting for one."""
+    place = _lock_place()
     try:
         yield
     finally:
         fcntl.lockf(_FILE, fcntl.LOCK_UN, 1, place)
 
 
-def _take() -> int:
+def _lock_place() -> int:
     for place in range(max(1, WORKERS - 1)):
         try:
             fcntl.lockf(_FILE, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
         except OSError:
             continue
         return place
-    raise NoTurn
+    raise TooBusy

@@ -1,4 +1,4 @@
-"""What can be refused about a job, in the operator's words. Doors show the message; the class decides the status."""
+"""What can be refused about a job, in the operator's words. Entry points show the message; the class decides the status."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Runs jobs: claims one, lets its kind work under a heartbeat, and ends it or gives it back.
 
-Two doors: the Celery worker of queue `default` (portal/celery.py) and `manage.py job_worker`, both running `Loop`; commands
+Two entry points: the Celery worker of queue `default` (portal/celery.py) and `manage.py job_worker`, both running `Loop`; commands
 run the job that they started themselves (command.py). Killed at any instant, a job is lost after a minute without
 heartbeat, and resumes from its cursor.
 """

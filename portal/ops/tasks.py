@@ -1,4 +1,4 @@
-"""Celery's doors to jobs and to the housekeeping of the portal's own tables."""
+"""Celery's tasks: jobs, and the housekeeping of the portal's own tables."""
 
 from __future__ import annotations
 

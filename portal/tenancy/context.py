@@ -1,4 +1,4 @@
-"""Which tenant the current code acts for: the one door through which tenant tables are reached.
+"""Which tenant the current code acts for: the one way to tenant tables.
 
 `tenant_context` sets the tenant twice, for Python (scoped managers) and for PostgreSQL (row-level security), so that
 either alone still isolates. Nothing here decides who may act; see authentication.py and middleware.py.

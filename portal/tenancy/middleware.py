@@ -1,7 +1,7 @@
 """The tenant of a page: every request of a signed-in member runs in one transaction of the tenant they work in.
 
 The API does not pass here (it has no session): its views open their own, shorter blocks. So do the pages that ask somebody
-else or parse a document (`asks_others`), since a transaction must not wait for that.
+else or parse a document (`calls_external`), since a transaction must not wait for that.
 """
 
 from __future__ import annotations
@@ -65,20 +65,20 @@ class TenantMiddleware:
         wanted = request.session.get(SESSION_KEY)
         member = next((one for one in found if str(one.tenant_id) == wanted), found[0])
         request.member, request.memberships = member, found  # type: ignore[attr-defined]
-        if _asks_others(request):
+        if _calls_external(request):
             return self.get_response(request)
         with tenant_context(member.tenant_id):
             return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> None:
         # Django turns the exception into a response below us, so the block above would commit half a request.
-        if request.member is not None and not _asks_others(request):  # type: ignore[attr-defined]
+        if request.member is not None and not _calls_external(request):  # type: ignore[attr-defined]
             transaction.set_rollback(True)
 
 
-def _asks_others(request: HttpRequest) -> bool:
+def _calls_external(request: HttpRequest) -> bool:
     try:
-        return getattr(resolve(request.path_info).func, "asks_others", False)
+        return getattr(resolve(request.path_info).func, "calls_external", False)
     except Resolver404:
         return False
 

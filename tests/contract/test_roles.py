@@ -53,7 +53,7 @@ def written(route: Route) -> str:
 
 
 def is_open(client: Client, method: str, path: str) -> bool | None:
-    """Whether a visitor gets beyond the door; None where there is none. Takes back what the request has done."""
+    """Whether a visitor gets past the access check; None where there is none. Takes back what the request has done."""
     cookies = copy.deepcopy(client.cookies)  # a way out that is tried ends the session
     with transaction.atomic():
         answer = getattr(client, method)(path)

@@ -196,7 +196,7 @@ class Portal:
             for index in indexes:
                 self.owner.execute(index["definition"])
 
-    # --- Tools, by the real door ----------------------------------------------------------------------------------
+    # --- Tools, by the real service ----------------------------------------------------------------------------------
 
     def add(self, *descriptions: str) -> list[UUID]:
         made = []

@@ -147,7 +147,7 @@ ODD = st.sampled_from(
     ["1e3", "-.5", "on", "null", "<<", "a: b", "- x\n- y", "---", "{", "\r\n", "a\r\nb\n", " lead\n", "x\n\n", "\u2028\x85", "\x1b[2J",
      "\ufeff", "tab\t", "'\"", "*a", "2024-01-31", "🐈", "e\u0301"]
 )  # fmt: skip
-# PostgreSQL holds neither NUL nor half of a surrogate pair, and no door lets one in.
+# PostgreSQL holds neither NUL nor half of a surrogate pair, and no entry point lets one in.
 TEXT = ODD | st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=30)
 SHORT = TEXT.map(lambda text: text.strip()[:100])
 NAME = st.tuples(st.just("n"), SHORT).map("".join)

@@ -1,4 +1,4 @@
-"""SYN-1: the doors of an import: what is refused stores nothing and says so in one sentence; files of tools; two at once."""
+"""SYN-1: the entry points of an import: what is refused stores nothing and says so in one sentence; files of tools; two at once."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ import pytest
 
 from portal.outbound import addresses
 from tools.imports.fetching import http as fetch
-from tools.imports.fetching.http import UNREACHABLE, FetchRefused, NotAsked
+from tools.imports.fetching.http import UNREACHABLE, FetchRefused, InvalidTarget
 from tools.imports.fetching.mcp import http as mcp_http
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.fetching.mcp import session as mcp_session
@@ -218,7 +218,7 @@ def test_sec_2_what_is_no_plain_url_is_said_to_be_none_S9(went: list[Any], url: 
     sentence = fetched(url)
     if sentence != UNREACHABLE:  # `http://127.0.0.1#@…` is a plain URL of a forbidden address
         assert sentence.startswith("Give a URL that starts with http:// or https://")
-        with pytest.raises(NotAsked):
+        with pytest.raises(InvalidTarget):
             fetch.document(url)
     assert went == []
 

@@ -8,7 +8,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRespo
 
 from embeddings.models import EmbeddingStatus
 from portal.tenancy.models import Scope, Sensitivity
-from tools.api.pages import ToolPages
+from tools.api.pages import CursorPages
 from tools.api.serializers import (
     NewToolSerializer,
     SearchSerializer,
@@ -70,7 +70,7 @@ def page(of: Json) -> Json:
 
 def page_parameters() -> list[OpenApiParameter]:
     return [
-        query("limit", {"type": "integer", "minimum": 1, "maximum": ToolPages.max_page_size, "default": ToolPages.page_size}),
+        query("limit", {"type": "integer", "minimum": 1, "maximum": CursorPages.max_page_size, "default": CursorPages.page_size}),
         query("cursor", TEXT, "`next_cursor` of the page before."),
         query("count", BOOLEAN, "Adds `total`."),
         header("Link", 'The neighbouring pages: rel="next", rel="prev".', 200),

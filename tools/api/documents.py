@@ -1,4 +1,4 @@
-"""The REST doors of the documents that a source was read from."""
+"""The REST endpoints of the documents that a source was read from."""
 
 from __future__ import annotations
 

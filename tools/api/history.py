@@ -1,4 +1,4 @@
-"""The REST door of a tool's history: who changed what, when, and from what to what (CAT-8)."""
+"""The REST endpoint of a tool's history: who changed what, when, and from what to what (CAT-8)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
 from tools.api import override_docs as docs
 from tools.api.callers import caller_of, find_tool, namespace_of
-from tools.api.pages import ToolPages, foreign_cursor, refuse_unknown
+from tools.api.pages import CursorPages, foreign_cursor, refuse_unknown
 from tools.catalogue import history
 from tools.models import ManualOverride, Tool
 
@@ -104,7 +104,7 @@ class ToolHistoryView(APIView):
     def get(self, request: Request, ref: str) -> Response:
         asked = request.query_params
         refuse_unknown(asked, {"limit", "cursor", "namespace"})
-        caller, limit = caller_of(request), ToolPages().get_page_size(request)
+        caller, limit = caller_of(request), CursorPages().get_page_size(request)
         try:
             before = _Place.of_cursor(asked["cursor"]) if "cursor" in asked else None
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""The REST doors of jobs: start one, look at it, cancel, resume and retry it."""
+"""The REST endpoints of jobs: start one, look at it, cancel, resume and retry it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The REST doors of overrides: what operators wrote over imported fields, back to the source, or kept (SYN-5)."""
+"""The REST endpoints of overrides: what operators wrote over imported fields, back to the source, or kept (SYN-5)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def foreign_cursor() -> Problem:
     return Problem(400, "This cursor is none of ours. Start again without it.", code="invalid_cursor")
 
 
-class ToolPages(CursorPagination):
+class CursorPages(CursorPagination):
     """`limit` (at most 100) and `cursor`; answers {results, next, previous, next_cursor} and a Link header.
 
     `count=true` adds `total`, which costs a count of everything that the filters let through.
@@ -85,19 +85,19 @@ class ToolPages(CursorPagination):
         )
 
 
-class BySlug(ToolPages):
+class BySlug(CursorPages):
     """In the order of the slugs."""
 
     ordering = ("slug", "pk")
 
 
-class ByKey(ToolPages):
+class ByKey(CursorPages):
     """In the order of the keys of endpoints."""
 
     ordering = ("key", "pk")
 
 
-class NewestFirst(ToolPages):
+class NewestFirst(CursorPages):
     """Newest first."""
 
     ordering = ("-created_at", "-pk")
@@ -106,7 +106,7 @@ class NewestFirst(ToolPages):
         return position is None or _is(datetime.fromisoformat, position)
 
 
-class ByItem(ToolPages):
+class ByItem(CursorPages):
     """In the order of the items."""
 
     ordering = ("item_id", "pk")

@@ -12,7 +12,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from rest_framework.exceptions import NotFound
 from rest_framework.response import Response
 
-from portal.http.bulkhead import RETRY_SECONDS, NoTurn, turn
+from portal.http.bulkhead import RETRY_SECONDS, TooBusy, bulkhead
 from portal.http.conditional import version_etag
 from portal.http.problems import Problem
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
@@ -25,7 +25,7 @@ from tools.catalogue.errors import (
     RemovalsNeedConfirmation,
     StaleVersion,
 )
-from tools.imports.fetching.http import FetchRefused, NotAsked, TooSlow
+from tools.imports.fetching.http import FetchRefused, InvalidTarget, TooSlow
 from tools.imports.formats.specs import DocumentRefused
 
 
@@ -43,7 +43,7 @@ def as_problems() -> Iterator[None]:
         raise _of_job(error) from error
     except DocumentRefused as error:
         raise Problem(422, str(error), code="invalid_source_document") from error
-    except NotAsked as error:
+    except InvalidTarget as error:
         raise Problem(422, str(error), code="unprocessable") from error
     except TooSlow as error:
         raise Problem(504, str(error), code="upstream_timeout") from error
@@ -51,18 +51,18 @@ def as_problems() -> Iterator[None]:
         raise Problem(502, str(error), code="upstream_error") from error
 
 
-def in_turn(handler: Callable[..., Response]) -> Callable[..., Response]:
-    """A view's method that asks others, or reads their documents: it takes a turn, and 503 where there is none."""
+def in_bulkhead(handler: Callable[..., Response]) -> Callable[..., Response]:
+    """A view's method that asks others, or reads their documents: it holds a place in the bulkhead, and answers 503 where there is none."""
 
     @wraps(handler)
-    def taking_turns(*args: Any, **kwargs: Any) -> Response:
+    def holding_a_place(*args: Any, **kwargs: Any) -> Response:
         try:
-            with turn():
+            with bulkhead():
                 return handler(*args, **kwargs)
-        except NoTurn as error:
+        except TooBusy as error:
             raise Problem(503, str(error), headers={"Retry-After": str(RETRY_SECONDS)}) from error
 
-    return taking_turns
+    return holding_a_place
 
 
 def _of_catalogue(error: CatalogueError) -> Problem:

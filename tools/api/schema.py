@@ -42,7 +42,7 @@ class PortalSchema(AutoSchema):
         statuses |= {409, 412, 422, 428} if changes else set()
         statuses |= {413, 415} if has_body else set()
         statuses |= {409, 422} if self._idempotent() else set()
-        statuses |= {409, 422, 502, 504} if getattr(self._handler(), "asks_others", False) else set()
+        statuses |= {409, 422, 502, 504} if getattr(self._handler(), "calls_external", False) else set()
         responses = operation["responses"]
         for response in responses.values():
             response.setdefault("headers", {}).update(_ANSWER_HEADERS)

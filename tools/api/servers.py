@@ -1,4 +1,4 @@
-"""The REST doors of MCP servers: connections that sources share. They hold names of secrets, never a secret."""
+"""The REST endpoints of MCP servers: connections that sources share. They hold names of secrets, never a secret."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from portal.tenancy.models import Scope
 from tools.api import server_docs as docs
 from tools.api.callers import actor_of, caller_of
 from tools.api.pages import BySlug, refuse_unknown
-from tools.api.refusals import as_problems, in_turn
+from tools.api.refusals import as_problems, in_bulkhead
 from tools.api.source_serializers import NewServerSerializer, ServerChangeSerializer
 from tools.api.versions import etag_of, require_seen
 from tools.catalogue import servers
@@ -120,7 +120,7 @@ class ServerTestView(APIView):
     required_scope = Scope.SOURCES_WRITE
 
     @docs.test_server
-    @in_turn
+    @in_bulkhead
     def post(self, request: Request, slug: str) -> Response:
         with tenant_context(caller_of(request).tenant_id):
             server = find_server(slug)

@@ -1,4 +1,4 @@
-"""The REST doors of sources: import one, look at it, change it, delete it, try whether it can be read."""
+"""The REST endpoints of sources: import one, look at it, change it, delete it, try whether it can be read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tools.api import source_docs as docs
 from tools.api.callers import actor_of, caller_of
 from tools.api.jobs import accepted
 from tools.api.pages import BySlug, refuse_unknown
-from tools.api.refusals import as_problems, in_turn
+from tools.api.refusals import as_problems, in_bulkhead
 from tools.api.source_serializers import ImportOptionsSerializer, ImportSerializer, SourceChangeSerializer
 from tools.api.versions import etag_of, require_seen
 from tools.catalogue import sources
@@ -132,7 +132,7 @@ class SourceListView(APIView):
             return pages.get_paginated_response([source_state(one) for one in rows])
 
     @docs.import_source
-    @in_turn
+    @in_bulkhead
     def post(self, request: Request) -> Response:
         given = ImportSerializer.parsed(request.data)
         asked = ImportOptionsSerializer.parsed(request.query_params)
@@ -145,7 +145,7 @@ class SourceListView(APIView):
             found = refusal
         return self._import(request, given, found)
 
-    post.idempotent = post.asks_others = True  # type: ignore[attr-defined]
+    post.idempotent = post.calls_external = True  # type: ignore[attr-defined]
 
     @idempotent
     def _import(self, request: Request, given: dict[str, Any], found: _Given | Problem) -> Response:
@@ -258,7 +258,7 @@ class SourceTestView(APIView):
     required_scope = Scope.SOURCES_WRITE
 
     @docs.test_source
-    @in_turn
+    @in_bulkhead
     def post(self, request: Request, slug: str) -> Response:
         with tenant_context(caller_of(request).tenant_id):
             source = find_source(slug, Source.objects.select_related("server"))
@@ -282,4 +282,4 @@ class SourceTestView(APIView):
             }
         )
 
-    post.asks_others = True  # type: ignore[attr-defined]
+    post.calls_external = True  # type: ignore[attr-defined]

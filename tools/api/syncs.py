@@ -1,4 +1,4 @@
-"""The REST doors of syncs: read a source anew, look at the plan, apply it or a choice of it, or discard it (SYN-4)."""
+"""The REST endpoints of syncs: read a source anew, look at the plan, apply it or a choice of it, or discard it (SYN-4)."""
 
 from __future__ import annotations
 

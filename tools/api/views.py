@@ -1,4 +1,4 @@
-"""The REST doors of tools and of search: parse, call one service in the caller's tenant, present."""
+"""The REST endpoints of tools and of search: parse, call one service in the caller's tenant, present."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tools.api.callers import (
     visible_tools,
     written_tool,
 )
-from tools.api.pages import ToolPages, refuse_unknown
+from tools.api.pages import CursorPages, refuse_unknown
 from tools.api.refusals import as_problems
 from tools.api.serializers import NewToolSerializer, SearchSerializer, ToolEditSerializer, ToolSerializer
 from tools.catalogue import tools as services
@@ -130,7 +130,7 @@ class ToolListView(APIView):
     @docs.list_tools
     def get(self, request: Request) -> Response:
         caller = caller_of(request)
-        refuse_unknown(request.query_params, {*ToolFilter.base_filters, *ToolPages.PARAMETERS})
+        refuse_unknown(request.query_params, {*ToolFilter.base_filters, *CursorPages.PARAMETERS})
         with tenant_context(caller.tenant_id):
             tools = visible_tools(caller).filter(active=True)
             if not may_edit(caller):
@@ -138,7 +138,7 @@ class ToolListView(APIView):
             filtered = ToolFilter(request.query_params, tools)
             if not filtered.is_valid():
                 raise ValidationError(filtered.errors)
-            pages = ToolPages()
+            pages = CursorPages()
             rows: list[Tool] | None = pages.paginate_queryset(filtered.qs, request, view=self)
             return pages.get_paginated_response(ToolSerializer(rows, many=True).data)
 

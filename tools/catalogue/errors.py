@@ -1,4 +1,4 @@
-"""What can go wrong with a write to the catalogue, in the operator's words. Doors (pages, API, admin, commands) show the
+"""What can go wrong with a write to the catalogue, in the operator's words. Entry points (pages, API, admin, commands) show the
 message as it is; the class decides the status.
 """
 

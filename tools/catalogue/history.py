@@ -1,4 +1,4 @@
-"""The events of tracked rows (CAT-8) as every door reads them: the current tenant's, each with the one before it."""
+"""The events of tracked rows (CAT-8) as pages and API read them: the current tenant's, each with the one before it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from portal.tenancy.context import tenant_context
 from tools.catalogue.errors import Invalid, ManagedBySource
 from tools.catalogue.tools import catalogue_write
 from tools.imports.fetching import sandbox
-from tools.imports.fetching.http import FetchRefused, NotAsked, host_header
+from tools.imports.fetching.http import FetchRefused, InvalidTarget, host_header
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.fetching.mcp.server import ToolList
 from tools.imports.formats.specs import DocumentRefused
@@ -157,26 +157,28 @@ def note_health(server: McpServer, *, error: str = "") -> None:
 
 
 def secret_headers(server: McpServer) -> dict[str, str]:
-    """The headers with their values, which are neither stored nor shown. Raises NotAsked."""
+    """The headers with their values, which are neither stored nor shown. Raises InvalidTarget."""
     found = {}
     for header, variable in server.headers.items():
         if reason := _unfit_header(header, variable) or _unfit_url(server.url, server.headers):
-            raise NotAsked(reason)
+            raise InvalidTarget(reason)
         value = os.environ.get(variable, "").strip()
         if not value:
-            raise NotAsked(f"The header {header} needs {variable} in the portal's environment.")
+            raise InvalidTarget(f"The header {header} needs {variable} in the portal's environment.")
         if not (value.isascii() and value.isprintable()):
-            raise NotAsked(f"The value of {variable} cannot be a header: it has other than plain characters.")
+            raise InvalidTarget(
+                f"The value of {variable} cannot be a header: it has other than plain characters."
+            )
         _check_destination(server.url, variable)
         found[header] = value
     return found
 
 
 def _check_destination(url: str, variable: str) -> None:
-    """A variable may say in <its name>_HOSTS where its value may go. Raises NotAsked."""
+    """A variable may say in <its name>_HOSTS where its value may go. Raises InvalidTarget."""
     hosts = os.environ.get(f"{variable}_HOSTS", "").replace(",", " ").split()
     if hosts and urlsplit(url).hostname not in hosts:
-        raise NotAsked(f"{variable} may be sent only to {', '.join(hosts)} ({variable}_HOSTS).")
+        raise InvalidTarget(f"{variable} may be sent only to {', '.join(hosts)} ({variable}_HOSTS).")
 
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:

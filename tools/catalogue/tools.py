@@ -168,7 +168,7 @@ def _locked(pk: UUID) -> Tool:
 
 
 def _validate(tool: Tool, given: Mapping[str, Any]) -> None:
-    """Every door comes through here: a NUL in a form's JSON is refused like one in a body of the API."""
+    """Every entry point comes through here: a NUL in a form's JSON is refused like one in a body of the API."""
     reasons = {name: unstorable(value) for name, value in given.items()}
     if unfit := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
         raise Invalid(unfit)

@@ -1,4 +1,4 @@
-"""What an agent asks and what it is answered: plain data between the doors (REST, later MCP) and the search service."""
+"""What an agent asks and what it is answered: plain data between the entry points (REST, later MCP) and the search service."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
-from portal.http.bulkhead import NoTurn, turn
+from portal.http.bulkhead import TooBusy, bulkhead
 from portal.tenancy.middleware import Member
 from portal.tenancy.models import Role
 from tools.web.errors import busy
@@ -43,14 +43,14 @@ PAGE_SECONDS = 45.0
 minute that its worker has (portal/gunicorn.py)."""
 
 
-def member_page(role: str = Role.VIEWER, *, asks_others: bool = False) -> Callable[[PageView], View]:
+def member_page(role: str = Role.VIEWER, *, calls_external: bool = False) -> Callable[[PageView], View]:
     """Opens the view to members of at least `role`. Anonymous visitors go to the login, members of nothing get a 403.
 
-    A view that `asks_others` runs in no transaction, and opens a tenant_context where it needs the database.
+    A view that `calls_external` runs in no transaction, and opens a tenant_context where it needs the database.
     """
 
     def decorate(view: PageView) -> View:
-        asking = in_turn(view) if asks_others else view
+        asking = in_bulkhead(view) if calls_external else view
 
         @wraps(view)
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -66,24 +66,24 @@ def member_page(role: str = Role.VIEWER, *, asks_others: bool = False) -> Callab
             patch_cache_control(answer, private=True, no_store=True)
             return answer
 
-        guarded.asks_others = asks_others  # type: ignore[attr-defined]
+        guarded.calls_external = calls_external  # type: ignore[attr-defined]
         return guarded
 
     return decorate
 
 
-def in_turn(view: PageView) -> PageView:
-    """The view while it has one of the turns of those that ask others; a 503 where there is none."""
+def in_bulkhead(view: PageView) -> PageView:
+    """Runs the view while it holds a place in the bulkhead, and answers 503 where there is none."""
 
     @wraps(view)
-    def taking_turns(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def holding_a_place(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
-            with turn():
+            with bulkhead():
                 return view(request, *args, **kwargs)
-        except NoTurn as error:
+        except TooBusy as error:
             return busy(request, str(error))
 
-    return taking_turns
+    return holding_a_place
 
 
 def _answer(view: PageView, request: PageRequest, role: str, *args: Any, **kwargs: Any) -> HttpResponse:

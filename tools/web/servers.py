@@ -132,7 +132,7 @@ def _refuse(form: ServerForm, error: CatalogueError) -> None:
 
 
 @require_POST
-@member_page(Role.OPERATOR, asks_others=True)
+@member_page(Role.OPERATOR, calls_external=True)
 def test_server(request: PageRequest, pk: UUID) -> HttpResponse:
     """Asks the server for its tools and says what came back; no tool is stored."""
     with tenant_context(request.member.tenant_id):

@@ -43,7 +43,7 @@ class _Given:
 
 
 @require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR, asks_others=True)
+@member_page(Role.OPERATOR, calls_external=True)
 def import_page(request: PageRequest) -> HttpResponse:
     """The form and its two buttons. htmx swaps `#report` and so keeps a chosen file."""
     with tenant_context(request.member.tenant_id):

@@ -298,7 +298,7 @@ def discard(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
 
 
 @require_POST
-@member_page(Role.OPERATOR, asks_others=True)
+@member_page(Role.OPERATOR, calls_external=True)
 def plan_again(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Compares the stored document of a sync with the catalogue of today: where it was uploaded, or to go back to it."""
     with tenant_context(request.member.tenant_id):

@@ -25,7 +25,7 @@ class FetchRefused(Exception):
     """The document could not be fetched; the message is for the operator."""
 
 
-class NotAsked(FetchRefused):
+class InvalidTarget(FetchRefused):
     """Nobody was asked: what was given is nothing that can be asked."""
 
 
@@ -61,7 +61,7 @@ class _GuardedBackend(DeadlineBackend):
 
 def document(url: str, *, seconds: float | None = None) -> bytes:
     """The body of a GET, at most DOCUMENT_MAX_BYTES, in at most `seconds`, or WHOLE_SECONDS. Raises
-    FetchRefused, NotAsked, TooSlow."""
+    FetchRefused, InvalidTarget, TooSlow."""
     seconds = seconds or WHOLE_SECONDS
     host = host_header(url)
     timeouts = {
@@ -112,14 +112,14 @@ def _cut_short(error: Exception) -> FetchRefused:
 
 
 def host_header(url: str) -> str:
-    """Host and port of a URL that may be asked for at all. Raises NotAsked."""
+    """Host and port of a URL that may be asked for at all. Raises InvalidTarget."""
     if len(url) > MAX_URL:
-        raise NotAsked(f"The URL is longer than {MAX_URL} characters.")
+        raise InvalidTarget(f"The URL is longer than {MAX_URL} characters.")
     try:
         parts = urlsplit(url)
         plain = url.isascii() and url.isprintable() and " " not in url and parts.port != 0
     except ValueError:
         plain = False
     if not plain or parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-        raise NotAsked("Give a URL that starts with http:// or https:// and holds no user or password.")
+        raise InvalidTarget("Give a URL that starts with http:// or https:// and holds no user or password.")
     return parts.netloc

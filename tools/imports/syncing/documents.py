@@ -1,4 +1,4 @@
-"""The way of an import from bytes to catalogue in one go, for every door: page, API and command."""
+"""The way of an import from bytes to catalogue in one go, for every entry point: page, API and command."""
 
 from __future__ import annotations
 

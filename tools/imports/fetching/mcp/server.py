@@ -21,7 +21,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from tools.imports.fetching.http import UNREACHABLE, FetchRefused, NotAsked, TooSlow, host_header
+from tools.imports.fetching.http import UNREACHABLE, FetchRefused, InvalidTarget, TooSlow, host_header
 
 # Beyond its own time the child may need some to end the server: SDK and system give it a few seconds each.
 _SECONDS_TO_END = 15
@@ -49,7 +49,7 @@ def from_command(command_id: str, *, seconds: float | None = None) -> ToolList:
     chosen = command(command_id)
     missing = [name for name in chosen["environment"] if name not in os.environ]
     if missing:
-        raise NotAsked(
+        raise InvalidTarget(
             f"The MCP command {command_id} needs {', '.join(missing)} in the portal's environment."
         )
     environment = {name: os.environ[name] for name in chosen["environment"]}
@@ -57,16 +57,16 @@ def from_command(command_id: str, *, seconds: float | None = None) -> ToolList:
 
 
 def command(command_id: str) -> dict[str, list[str]]:
-    """An entry of the allow list. Raises NotAsked."""
+    """An entry of the allow list. Raises InvalidTarget."""
     allowed = commands()
     if command_id not in allowed:
         known = f"there is {', '.join(sorted(allowed))}" if allowed else "none is allowed here"
-        raise NotAsked(f"There is no MCP command {command_id!r}: {known} (MCP_COMMANDS_FILE).")
+        raise InvalidTarget(f"There is no MCP command {command_id!r}: {known} (MCP_COMMANDS_FILE).")
     return allowed[command_id]
 
 
 def commands() -> dict[str, dict[str, list[str]]]:
-    """The allow list by id. Raises NotAsked for a file that is none."""
+    """The allow list by id. Raises InvalidTarget for a file that is none."""
     path = settings.MCP_COMMANDS_FILE
     if not path:
         return {}
@@ -74,7 +74,7 @@ def commands() -> dict[str, dict[str, list[str]]]:
         listed = json.loads(Path(path).read_text("utf-8"))
         return {str(name): _entry(entry) for name, entry in listed.items()}
     except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
-        raise NotAsked(f"MCP_COMMANDS_FILE cannot be used: {error}.") from None
+        raise InvalidTarget(f"MCP_COMMANDS_FILE cannot be used: {error}.") from None
 
 
 def _entry(entry: dict[str, Any]) -> dict[str, list[str]]:

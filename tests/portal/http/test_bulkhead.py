@@ -1,4 +1,4 @@
-"""R6: who waits for strangers never takes the last worker of the web."""
+"""R6: requests that wait for other servers never take the last worker of the web."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ import psycopg
 import pytest
 
 from bench.stack import Client, stack
-from portal.http import bulkhead as turns
-from portal.http.bulkhead import NoTurn, turn
+from portal.http import bulkhead as module
+from portal.http.bulkhead import TooBusy, bulkhead
 from tests.conftest import real_commits
 
 
 def hold(told: Connection) -> None:
-    with turn():
+    with bulkhead():
         told.send("held")
         told.recv()
 
 
 @pytest.fixture
 def holder(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Connection]]:
-    """Another process of the web, of two, that has the only turn."""
-    monkeypatch.setattr(turns, "WORKERS", 2)
+    """Another process of the web, of two, that holds the only place."""
+    monkeypatch.setattr(module, "WORKERS", 2)
     forked = multiprocessing.get_context("fork")
     here, there = forked.Pipe()
     process = forked.Process(target=hold, args=(there,), daemon=True)
@@ -43,25 +43,25 @@ def holder(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Connection]]:
 
 def test_of_two_workers_one_may_ask_others_at_a_time(holder: tuple[Any, Connection]) -> None:
     process, told = holder
-    with pytest.raises(NoTurn, match="Nothing was done"), turn():
+    with pytest.raises(TooBusy, match="Nothing was done"), bulkhead():
         pass
     told.send("enough")
     process.join()
-    with turn():
+    with bulkhead():
         pass
 
 
-def test_the_turn_of_a_killed_worker_is_free_again(holder: tuple[Any, Connection]) -> None:
+def test_the_place_of_a_killed_worker_is_free_again(holder: tuple[Any, Connection]) -> None:
     process, _ = holder
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    with turn():
+    with bulkhead():
         pass
 
 
-def test_one_worker_alone_takes_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "WORKERS", 1)
-    with turn():
+def test_one_worker_alone_takes_every_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WORKERS", 1)
+    with bulkhead():
         pass
 
 
