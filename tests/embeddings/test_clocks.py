@@ -13,7 +13,8 @@ FILES = sorted(
     path
     for folder in ("embeddings", "portal/resilience")
     for path in (ROOT / folder).rglob("*.py")
-    if "migrations" not in path.parts
+    if not {"migrations", "providers"}
+    & set(path.parts)  # a provider compares the dates of HTTP with its own clock
 )
 CLOCKS = {"now", "utcnow", "today", "time", "time_ns", "localtime", "gmtime"}
 OWNERS = {"datetime", "date", "timezone", "time"}
