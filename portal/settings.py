@@ -69,7 +69,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "portal.tenancy.middleware.tenant_of_request",
-                "tools.web.jobs.jobs_of_header",
+                "tools.web.jobs.views.jobs_of_header",
             ],
         },
     },

@@ -20,7 +20,7 @@ urlpatterns = [
     path("", include("tools.web.urls")),
 ]
 
-handler400 = "tools.web.errors.bad_request"
-handler403 = "tools.web.errors.permission_denied"
-handler404 = "tools.web.errors.not_found"
-handler500 = "tools.web.errors.server_error"
+handler400 = "tools.web.shell.errors.bad_request"
+handler403 = "tools.web.shell.errors.permission_denied"
+handler404 = "tools.web.shell.errors.not_found"
+handler500 = "tools.web.shell.errors.server_error"

@@ -38,7 +38,7 @@ def table(heading: str) -> dict[str, list[str]]:
 
 
 def pages() -> Iterator[Route]:
-    """Every page of the portal but Django's admin, which tests/web/test_admin.py knows."""
+    """Every page of the portal but Django's admin, which tests/tools/admin/test_admin.py knows."""
     for route in routes():
         if route.name and not route.pattern.startswith(("admin/", "api/", "static/")):
             yield route

@@ -15,8 +15,8 @@ from tools.catalogue import overrides, sources
 from tools.catalogue import tools as services
 from tools.catalogue.errors import CatalogueError
 from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool
-from tools.web.embedding_state import badge_of, with_embeddings
-from tools.web.forms import LinesField, PlainTextField
+from tools.web.embeddings.state import badge_of, with_embeddings
+from tools.web.shell.forms import LinesField, PlainTextField
 
 # Who a tool is: chosen when it is created, and never changed.
 _IDENTITY = ("tool_id", "namespace", "source_protocol", "server")

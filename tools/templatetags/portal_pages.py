@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from tools.web.session import THEMES
+from tools.web.shell.session import THEMES
 
 register = template.Library()
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 from django.urls import path
 from django.views.generic import RedirectView
 
-from tools.web import (
-    embedding_models,
-    embedding_views,
-    jobs,
-    overrides,
-    problem_pages,
-    search_page,
-    servers,
-    session,
-    source_import,
-    sources,
-    syncs,
-    tool_detail,
-    tool_edit,
-    tool_list,
-)
+from tools.web.embeddings import model_views as embedding_models
+from tools.web.embeddings import views as embedding_views
+from tools.web.jobs import views as jobs
+from tools.web.overrides import views as overrides
+from tools.web.problems import views as problem_pages
+from tools.web.search import views as search_page
+from tools.web.servers import views as servers
+from tools.web.shell import session
+from tools.web.sources import import_views as source_import
+from tools.web.sources import views as sources
+from tools.web.syncs import views as syncs
+from tools.web.tools import detail as tool_detail
+from tools.web.tools import list as tool_list
+from tools.web.tools import views as tool_edit
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="tool-list"), name="home"),

@@ -21,7 +21,7 @@ from tests.tools.imports.mcp_servers import bad, names, needs_badserver, over_ht
 from tools.imports.fetching.http import UNREACHABLE, FetchRefused
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.models import Tool
-from tools.web.history import tool_history
+from tools.web.history.state import tool_history
 
 
 @pytest.fixture

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test import Client, RequestFactory
+
+from portal.tenancy.context import tenant_context
+from portal.tenancy.models import Membership, Tenant
+from tests.conftest import make_client
+from tools.catalogue import tools as services
+from tools.models import Source, Tool
+from tools.web.shell import errors
+
+PAGES = ["/tools/", "/search/", "/sources/", "/sources/import/", "/tools/new/", "/jobs/", "/jobs/new/"]
+POLICY = "default-src 'none'"
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_anonymous_visitors_are_sent_to_the_login_and_back(
+    db: None, anonymous_client: Client, path: str
+) -> None:
+    answer = anonymous_client.get(path)
+    assert answer.status_code == 302
+    assert answer["Location"] == f"/login/?next={path}"
+
+
+def test_a_fragment_of_an_ended_session_moves_the_whole_page_to_the_login(
+    db: None, anonymous_client: Client
+) -> None:
+    headers = {"HX-Request": "true", "HX-Current-URL": "http://testserver/tools/?q=x"}
+    answer = anonymous_client.get("/tools/", headers=headers)
+    assert answer["HX-Redirect"] == "/login/?next=/tools/%3Fq%3Dx"
+
+
+def test_a_member_of_nothing_is_told_so(db: None) -> None:
+    client = Client()
+    client.force_login(get_user_model().objects.create_user("nobody"))
+    answer = client.get("/tools/")
+    assert answer.status_code == 403
+    assert "not a member of any tenant" in answer.content.decode()
+
+
+def test_the_root_leads_to_the_tools(viewer_client: Client) -> None:
+    assert viewer_client.get("/")["Location"] == "/tools/"
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_carry_the_strict_policy_and_nothing_inline(operator_client: Client, path: str) -> None:
+    answer = operator_client.get(path)
+    html = answer.content.decode()
+    assert answer.status_code == 200
+    assert POLICY in answer["Content-Security-Policy"]
+    assert "unsafe" not in answer["Content-Security-Policy"]
+    for forbidden in (" style=", "<style", "hx-on", "javascript:", " onclick"):
+        assert forbidden not in html
+    assert html.count("<h1") == 1
+    assert "no-store" in answer["Cache-Control"]
+    assert "HX-Request" in answer["Vary"]
+
+
+def test_viewers_see_and_change_nothing(viewer_client: Client, make_tool: Callable[..., Tool]) -> None:
+    tool = make_tool()
+    html = viewer_client.get(f"/tools/{tool.pk}/").content.decode()
+    assert "Deactivate" not in html
+    assert "Refresh embedding" not in html
+    for path in ("edit/", "active/", "embedding/refresh/", "delete/"):
+        assert viewer_client.post(f"/tools/{tool.pk}/{path}").status_code == 403
+    for path in ("/tools/new/", "/sources/import/", "/tools/refresh-embeddings/"):
+        assert viewer_client.post(path).status_code == 403
+
+
+def test_CAT_1_private_tools_are_for_operators_and_their_owner_and_unlisted_ones_in_no_viewers_list(
+    tenant: Tenant, viewer_client: Client, operator_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    me = get_user_model().objects.get(pk=viewer_client.session["_auth_user_id"]).get_username()
+    shown = {"offered", "mine"}
+    tools = {
+        name: make_tool(tool_id=name, **fields)
+        for name, fields in {
+            "offered": {}, "by_its_id": {"visibility": "unlisted"}, "secret": {"visibility": "private"},
+            "mine": {"visibility": "private", "owner": me}, "nobodys": {"visibility": "private", "owner": ""},
+        }.items()
+    }  # fmt: skip
+
+    def listed(client: Client) -> set[str]:
+        html = client.get("/tools/").content.decode()
+        return {name for name in tools if f">{name}</a>" in html}
+
+    assert (listed(viewer_client), listed(operator_client)) == (shown, set(tools))
+    for name, tool in tools.items():
+        is_seen = name in {*shown, "by_its_id"}
+        for page in ("", "history/", "embedding/"):
+            path = f"/tools/{tool.pk}/{page}"
+            assert viewer_client.get(path).status_code == (200 if is_seen else 404), path
+            assert operator_client.get(path).status_code == 200
+        poll = viewer_client.get(
+            f"/tools/badges/?id={tool.pk}", headers={"HX-Request": "true"}
+        ).content.decode()
+        assert (str(tool.pk) in poll) == is_seen
+
+
+def test_operators_delete_nothing_and_admins_do_after_a_question(
+    operator_client: Client, admin_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool()
+    path = f"/tools/{tool.pk}/delete/"
+    refused = operator_client.post(path)
+    assert refused.status_code == 403
+    assert "This needs the role admin" in refused.content.decode()
+    assert "Delete tool" in admin_client.get(path).content.decode()
+    assert Tool.objects.filter(pk=tool.pk).exists()
+    assert admin_client.post(path).status_code == 302
+    assert not Tool.objects.filter(pk=tool.pk).exists()
+
+
+def test_SEC_1_another_tenants_tool_is_not_found(
+    operator_client: Client, make_tenant: Callable[..., Tenant]
+) -> None:
+    with tenant_context(make_tenant().pk):
+        foreign = services.create_tool(actor="x", tool_id="secret", name="secret plan")
+    for path in ("", "edit/", "history/", "embedding/"):
+        answer = operator_client.get(f"/tools/{foreign.pk}/{path}")
+        assert answer.status_code == 404
+        assert "secret plan" not in answer.content.decode()
+    assert operator_client.post(f"/tools/{foreign.pk}/embedding/refresh/").status_code == 404
+    assert "secret plan" not in operator_client.get("/tools/?active=all").content.decode()
+    assert "secret plan" not in operator_client.get(f"/tools/badges/?id={foreign.pk}").content.decode()
+
+
+def test_SEC_1_one_works_in_ones_own_tenants_only(
+    tenant: Tenant, make_tenant: Callable[..., Tenant], make_tool: Callable[..., Tool]
+) -> None:
+    make_tool(name="of the first")
+    second, third = make_tenant("zz-second"), make_tenant("zz-third")
+    user = get_user_model().objects.create_user("two-hats")
+    Membership.objects.create(user=user, role="viewer")
+    with tenant_context(second.pk):
+        Membership.objects.create(user=user, role="operator")
+        services.create_tool(actor="x", tool_id="two", name="of the second")
+    client = Client()
+    client.force_login(user)
+    assert "of the first" in client.get("/tools/").content.decode()
+    client.post("/tenant/", {"tenant": str(second.pk)})
+    html = client.get("/tools/").content.decode()
+    assert "of the second" in html
+    assert "of the first" not in html
+    client.post("/tenant/", {"tenant": str(third.pk)})
+    assert "of the second" in client.get("/tools/").content.decode()
+
+
+def test_the_theme_is_a_cookie_that_the_server_renders(db: None, anonymous_client: Client) -> None:
+    assert 'data-bs-theme="system"' in anonymous_client.get("/login/").content.decode()
+    answer = anonymous_client.post("/theme/", {"theme": "dark", "next": "/login/"})
+    assert answer["Location"] == "/login/"
+    assert 'data-bs-theme="dark"' in anonymous_client.get("/login/").content.decode()
+    anonymous_client.post("/theme/", {"theme": "<script>"})
+    assert 'data-bs-theme="dark"' in anonymous_client.get("/login/").content.decode()
+
+
+@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example/", "javascript:alert(1)", ""])
+def test_a_form_never_redirects_elsewhere(db: None, anonymous_client: Client, target: str) -> None:
+    assert anonymous_client.post("/theme/", {"theme": "dark", "next": target})["Location"] == "/"
+
+
+def test_errors_are_pages_of_the_portal_with_a_request_id(viewer_client: Client) -> None:
+    answer = viewer_client.get("/nowhere/", headers={"X-Request-ID": "abc-123"})
+    html = answer.content.decode()
+    assert answer.status_code == 404
+    assert "There is no page at this address." in html
+    assert "abc-123" in html
+    assert answer["X-Request-ID"] == "abc-123"
+
+
+def test_R16_a_second_press_of_delete_waits_and_then_finds_nothing(
+    committed: Tenant, admin_database: psycopg.Connection[Any]
+) -> None:
+    with tenant_context(committed.pk):
+        source = Source.objects.create(slug="shop", kind="openapi")
+    client, answers = make_client(committed, "admin"), []
+
+    def press() -> None:
+        answers.append(client.post(f"/sources/{source.pk}/delete/"))
+        connection.close()
+
+    lock = f"hashtextextended('source {committed.pk} shop', 0)"
+    admin_database.execute(f"SELECT pg_advisory_lock({lock})")
+    pressed = threading.Thread(target=press)
+    pressed.start()
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+    while not admin_database.execute(waiting).fetchone() and pressed.is_alive():
+        time.sleep(0.01)
+    with tenant_context(committed.pk):
+        source.delete()
+    admin_database.execute(f"SELECT pg_advisory_unlock({lock})")
+    pressed.join()
+    assert answers[0].status_code == 404
+    assert "It is no longer here. Somebody has deleted it meanwhile." in answers[0].content.decode()
+
+
+def test_errors_of_fragments_are_one_alert(viewer_client: Client) -> None:
+    html = viewer_client.get("/nowhere/", headers={"HX-Request": "true"}).content.decode()
+    assert "<html" not in html
+    assert "data-toast" in html
+
+
+def test_a_fault_shows_the_request_id_and_asks_nothing_of_the_database(
+    viewer_client: Client, monkeypatch: pytest.MonkeyPatch, rf: RequestFactory
+) -> None:
+    def fails(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("tools.web.search.views.search", fails)
+    viewer_client.raise_request_exception = False
+    answer = viewer_client.get("/search/?q=x")
+    assert answer.status_code == 500
+    assert "boom" not in answer.content.decode()
+    assert answer["X-Request-ID"] in answer.content.decode()
+    assert errors.bad_request(rf.get("/")).status_code == 400
+
+
+def test_a_forged_form_is_refused_in_plain_words(db: None) -> None:
+    answer = Client(enforce_csrf_checks=True).post("/theme/", {"theme": "dark"})
+    assert answer.status_code == 403
+    assert "This form has expired" in answer.content.decode()
+    assert "<style" not in answer.content.decode()

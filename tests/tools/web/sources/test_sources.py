@@ -1,0 +1,421 @@
+"""The pages of sources: the list, adding one, and one of them with its settings, documents and what it no longer offers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db.models.functions import Now
+from django.test import Client
+
+from portal.jobs.models import Job
+from portal.tenancy.models import Tenant
+from tests.support.web import SHOP_DOCUMENT, seen
+from tests.tools.documents import document, import_document
+from tests.tools.imports.mcp_servers import allow, plain
+from tests.tools.test_fetch import server
+from tools.catalogue import sources
+from tools.catalogue import tools as services
+from tools.models import McpServer, Source, Sync, SyncState, Tool
+
+__all__ = ["server"]
+
+RAW = (SHOP_DOCUMENT % "Lists orders.").encode()
+HTMX = {"HX-Request": "true"}
+
+
+def upload(raw: bytes = RAW, name: str = "shop.yaml") -> SimpleUploadedFile:
+    return SimpleUploadedFile(name, raw)
+
+
+@pytest.fixture
+def web_source(tenant: Tenant) -> Source:
+    """A source that has a URL, and so can be read anew."""
+    import_document(tenant, document("orders", "prices"))
+    Source.objects.update(url="https://api.example.org/shop.json")
+    source: Source = Source.objects.get()
+    return source
+
+
+# --- Adding one ---------------------------------------------------------------------------------------------------------
+def test_SYN_1_a_test_says_what_is_there_and_stores_nothing(operator_client: Client) -> None:
+    answer = operator_client.post("/sources/import/", {"document": upload(), "test": "1"}, headers=HTMX)
+    html = answer.content.decode()
+    assert answer.status_code == 200
+    assert "<html" not in html
+    assert "OpenAPI, “Shop”" in html
+    assert "Nothing was stored" in html
+    assert not Source.objects.exists()
+
+
+def test_SYN_4_an_upload_becomes_a_plan_and_no_tool_yet(operator_client: Client) -> None:
+    answer = operator_client.post("/sources/import/", {"document": upload(), "plan": "1"})
+    sync = Sync.objects.get()
+    assert answer["Location"] == f"/sources/{sync.source_id}/syncs/{sync.pk}/"
+    assert sync.state == SyncState.PLANNED
+    assert sync.source.slug == "shop"
+    assert not Tool.objects.exists()
+    page = operator_client.get(f"/sources/{sync.source_id}/").content.decode()
+    assert "A plan waits." in page
+    assert "shop.yaml" in page
+
+
+def test_SYN_4_htmx_moves_the_whole_page_to_the_plan(operator_client: Client) -> None:
+    answer = operator_client.post("/sources/import/", {"document": upload(), "plan": "1"}, headers=HTMX)
+    assert answer["HX-Redirect"].startswith("/sources/")
+
+
+def test_SYN_1_a_pasted_text_needs_a_name_and_is_kept(operator_client: Client) -> None:
+    answer = operator_client.post("/sources/import/", {"text": RAW.decode(), "plan": "1"})
+    html = answer.content.decode()
+    assert answer.status_code == 422
+    assert "say what its source is called" in html
+    assert "operationId: listOrders" in html
+    operator_client.post("/sources/import/", {"text": RAW.decode(), "source": "pasted", "plan": "1"})
+    assert Source.objects.get().slug == "pasted"
+
+
+def test_SYN_1_a_document_that_could_be_of_two_kinds_is_asked_about(operator_client: Client) -> None:
+    both = json.dumps({"openapi": "3.0.0", "lightapi": "0.1.0"})
+    answer = operator_client.post(
+        "/sources/import/", {"text": both, "source": "both", "test": "1"}, headers=HTMX
+    )
+    assert answer.status_code == 422
+    assert "could be OpenAPI" in answer.content.decode()
+    assert "Say which it is." in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({}, "Choose a file, give a URL, paste the document, or choose an MCP server."),
+        ({"text": "a: 1", "url": "https://e.com/x.json", "source": "s"}, "Give one thing"),
+        ({"url": "https://e.com/x.json", "server_url": "https://e.com/mcp"}, "Give one thing"),
+        ({"text": "a: [1", "source": "s"}, "cannot be read"),
+        ({"text": "a: 1", "source": "s"}, "openapi"),
+        ({"text": "a: 1", "source": "No Such Name"}, "Use lower-case letters"),
+        ({"url": "http://127.0.0.1/openapi.json"}, "Only public addresses"),
+        ({"server_url": "http://127.0.0.1/mcp"}, "Only public addresses"),
+        ({"url": "ftp://example.org/openapi.json"}, "URL"),
+        ({"server": "unknown"}, "MCP server"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "-".join(value) or "nothing",
+)
+@pytest.mark.parametrize("button", ["test", "plan"])
+def test_SYN_1_a_refused_document_gives_one_sentence_and_422(
+    operator_client: Client, fields: dict[str, str], sentence: str, button: str
+) -> None:
+    answer = operator_client.post("/sources/import/", {**fields, button: "1"}, headers=HTMX)
+    assert answer.status_code == 422
+    assert sentence in answer.content.decode()
+    assert not Source.objects.exists()
+
+
+def test_SYN_1_a_url_is_read_and_remembered_and_a_refusal_says_what_was_answered(
+    operator_client: Client,
+    server: str,
+) -> None:
+    url = f"http://{server}/v1/shop.json"
+    answer = operator_client.post("/sources/import/", {"url": f"http://{server}/missing", "plan": "1"})
+    assert answer.status_code == 422
+    assert "answered 404" in answer.content.decode()
+    tested = operator_client.post(
+        "/sources/import/", {"url": url, "test": "1"}, headers=HTMX
+    ).content.decode()
+    assert "It answers: OpenAPI, “Shop”" in tested
+    operator_client.post("/sources/import/", {"url": url, "plan": "1"})
+    assert Source.objects.get().url == url
+
+
+def test_CAT_3_a_server_s_tools_become_a_source_that_remembers_the_server(
+    operator_client: Client, settings: Any, tmp_path: Path
+) -> None:
+    allow(settings, tmp_path, sums=plain("""{"tools": [{"name": "add"}, {"name": ""}]}"""))
+    sums = McpServer.objects.create(slug="sums", command_id="sums")
+    tested = operator_client.post(
+        "/sources/import/", {"server": "sums", "test": "1"}, headers=HTMX
+    ).content.decode()
+    assert "It answers: MCP, “plain”" in tested
+    assert "1 operation left out" in tested
+    assert not Source.objects.exists()
+    operator_client.post("/sources/import/", {"server": "sums", "plan": "1"})
+    source = Source.objects.get()
+    assert (source.slug, source.kind, source.server_id) == ("sums", "mcp", sums.pk)
+    assert [change.name for change in source.syncs.get().changes.all()] == ["add"]
+
+
+# --- The list -----------------------------------------------------------------------------------------------------------
+def test_the_list_tells_three_kinds_of_empty_apart_UI_3_0(
+    operator_client: Client, viewer_client: Client, tenant: Tenant
+) -> None:
+    nothing_yet = operator_client.get("/sources/").content.decode()
+    assert "No sources yet" in nothing_yet
+    assert "Add a source" in nothing_yet
+    not_allowed = viewer_client.get("/sources/").content.decode()
+    assert "needs the role operator; you are viewer" in not_allowed
+    assert "Add a source" not in not_allowed
+    import_document(tenant, document("orders"))
+    no_match = operator_client.get("/sources/?q=zebra&kind=mcp").content.decode()
+    assert "No source matches" in no_match
+    assert "Filtered by “zebra”, MCP." in no_match
+
+
+def test_the_list_shows_the_last_sync_the_next_one_and_what_fails_UI_3_4(
+    operator_client: Client, web_source: Source
+) -> None:
+    Source.objects.update(
+        failures=3, last_error="The server answered 503.", next_sync_at=Now(), schedule="daily"
+    )
+    import_document(Tenant(pk=web_source.tenant_id), document("orders", "refunds"), confirm_removals=True)
+    Source.objects.update(
+        failures=3, last_error="The server answered 503.", next_sync_at=Now(), schedule="daily"
+    )
+    html = operator_client.get("/sources/").content.decode()
+    assert "Failed 3 times in a row: The server answered 503." in html
+    assert "Next try" in html
+    assert "1 inactive" in html
+    assert "Every day" in html
+    counts = html[html.index('class="changed"') :][:400]
+    assert counts.index("1<span") < counts.index("added") < counts.index("0<span") < counts.index("removed")
+    assert "shop" in operator_client.get("/sources/?state=failing").content.decode()
+    assert "No source matches" in operator_client.get("/sources/?state=planned").content.decode()
+
+
+def test_the_list_asks_the_same_questions_however_many_sources_there_are(
+    operator_client: Client, tenant: Tenant, django_assert_max_num_queries: Callable[..., Any]
+) -> None:
+    for slug in ("one", "two", "three", "four"):
+        import_document(tenant, document("orders"), slug)
+    with django_assert_max_num_queries(12):
+        assert operator_client.get("/sources/").status_code == 200
+
+
+def test_SYN_4_the_button_starts_a_job_that_reads_the_source_anew(
+    operator_client: Client, viewer_client: Client, web_source: Source
+) -> None:
+    path = f"/sources/{web_source.pk}/sync/"
+    assert viewer_client.post(path).status_code == 403
+    answer = operator_client.post(path)
+    job = Job.objects.get()
+    assert answer["Location"] == f"/jobs/{job.pk}/"
+    assert (job.kind, job.args["source"], job.args["apply"]) == ("sync_source", "shop", False)
+    again = operator_client.post(path)
+    assert again["Location"] == f"/jobs/{job.pk}/"
+    assert Job.objects.count() == 1
+
+
+def test_a_source_without_an_address_says_so(operator_client: Client, imported_tool: Tool) -> None:
+    page = operator_client.post(f"/sources/{imported_tool.source_id}/sync/", follow=True).content.decode()
+    assert "no address to be read anew from" in page
+    assert not Job.objects.exists()
+
+
+# --- One of them --------------------------------------------------------------------------------------------------------
+SETTINGS = {
+    "title": "The shop",
+    "url": "https://api.example.org/v2.json",
+    "schedule": "daily",
+    "auto_apply": "on",
+}
+
+
+def test_SYN_5_settings_are_saved_and_sync_wins_is_announced(
+    operator_client: Client, viewer_client: Client, imported_tool: Tool
+) -> None:
+    services.update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
+    path = f"/sources/{imported_tool.source_id}/settings/"
+    assert viewer_client.post(path, SETTINGS).status_code == 403
+    page = operator_client.get(f"/sources/{imported_tool.source_id}/").content.decode()
+    assert "The next sync would remove the edits of 1 tool." in page
+    here = f"/sources/{imported_tool.source_id}/"
+    operator_client.post(path, {**SETTINGS, **seen(operator_client, here), "sync_wins": "on"})
+    source = Source.objects.get()
+    assert (source.title, source.url, source.schedule) == ("The shop", SETTINGS["url"], "daily")
+    assert source.auto_apply
+    assert source.sync_wins
+    assert source.next_sync_at is not None
+    operator_client.post(path, {**SETTINGS, **seen(operator_client, here), "auto_apply": ""})
+    source.refresh_from_db()
+    assert not source.sync_wins
+
+
+def test_a_schedule_without_an_address_is_refused_beside_its_field(
+    operator_client: Client, imported_tool: Tool
+) -> None:
+    here = f"/sources/{imported_tool.source_id}/"
+    fields = {"title": "Shop", "schedule": "hourly", **seen(operator_client, here)}
+    answer = operator_client.post(f"{here}settings/", fields)
+    assert answer.status_code == 422
+    assert "no address to be read from" in answer.content.decode()
+    assert Source.objects.get().schedule == ""
+
+
+def test_R16_a_stale_form_of_settings_unschedules_nothing_and_says_who_changed_what(
+    operator_client: Client, web_source: Source
+) -> None:
+    here = f"/sources/{web_source.pk}/"
+    opened = seen(operator_client, here)
+    sources.update_source(pk=web_source.pk, actor="olga", schedule="hourly", title="Their shop")
+    fields = {"title": "Mine", "url": web_source.url, "schedule": ""}
+    answer = operator_client.post(f"{here}settings/", {**fields, **opened})
+    html = answer.content.decode()
+    assert answer.status_code == 409
+    web_source.refresh_from_db()
+    assert (web_source.title, web_source.schedule) == ("Their shop", "hourly")
+    assert "olga changed these settings while you were editing them. Nothing of yours was stored yet." in html
+    assert html.count("both of you changed it") == 1
+    assert "<del>Their shop</del><ins>Mine</ins>" in html
+    assert "Taken over from them, since you had not touched it: read it anew." in html
+    form = answer.context["form"]
+    assert (form["title"].value(), form["schedule"].value()) == ("Mine", "hourly")
+    # Saved again with what is seen now, it is said over theirs.
+    again = {"title": "Mine", "url": web_source.url, "schedule": "hourly", "seen": form["seen"].value()}
+    assert operator_client.post(f"{here}settings/", again).status_code == 302
+    web_source.refresh_from_db()
+    assert (web_source.title, web_source.schedule) == ("Mine", "hourly")
+
+
+def test_R16_a_form_that_says_not_what_it_has_seen_is_a_stale_one(
+    operator_client: Client, web_source: Source
+) -> None:
+    answer = operator_client.post(f"/sources/{web_source.pk}/settings/", {"title": "Mine"})
+    assert answer.status_code == 409
+    assert not Source.objects.exclude(title="").exists()
+
+
+def test_R16_what_a_sync_notes_of_a_source_makes_no_form_stale(
+    operator_client: Client, web_source: Source
+) -> None:
+    here = f"/sources/{web_source.pk}/"
+    fields = {"title": "Mine", "url": web_source.url, **seen(operator_client, here)}
+    Source.objects.update(synced_at=Now(), document_title="As the document says", updated_at=Now())
+    assert operator_client.post(f"{here}settings/", fields).status_code == 302
+
+
+def test_SYN_4_the_settings_of_a_source_on_a_host_without_a_dot_can_be_saved(
+    operator_client: Client, web_source: Source
+) -> None:
+    Source.objects.update(url="http://billing:8000/openapi.json")
+    here = f"/sources/{web_source.pk}/"
+    fields = {"title": "Billing", "url": "http://billing:8000/v2.json", "schedule": "daily"}
+    operator_client.post(f"{here}settings/", {**fields, **seen(operator_client, here)})
+    web_source.refresh_from_db()
+    assert (web_source.title, web_source.url, web_source.schedule) == tuple(fields.values())
+
+
+def test_SEC_2_a_source_s_url_holds_no_password(operator_client: Client, web_source: Source) -> None:
+    here = f"/sources/{web_source.pk}/"
+    for url in ("https://ada:pw@api.example.org/shop.json", "ftp://api.example.org/shop.json"):
+        answer = operator_client.post(f"{here}settings/", {"url": url, **seen(operator_client, here)})
+        assert answer.status_code == 422
+        assert "holds no user or password" in answer.context["form"].errors["url"][0]
+        asked = operator_client.post("/sources/import/", {"url": url, "plan": "1"})
+        assert "holds no user or password" in asked.context["form"].errors["url"][0]
+    web_source.refresh_from_db()
+    assert web_source.url == "https://api.example.org/shop.json"
+
+
+def test_SEC_2_a_host_without_a_dot_is_asked_for_its_document_like_any_other(operator_client: Client) -> None:
+    for name in ("url", "server_url"):
+        answer = operator_client.post("/sources/import/", {name: "http://billing:8000/x", "test": "1"})
+        assert "Only public addresses" in str(answer.context["form"].errors)
+
+
+def test_viewers_see_the_settings_and_no_form(viewer_client: Client, web_source: Source) -> None:
+    page = viewer_client.get(f"/sources/{web_source.pk}/").content.decode()
+    assert "https://api.example.org/shop.json" in page
+    assert "To change them needs the role operator" in page
+    assert "Save settings" not in page
+    assert "/sync/" not in page
+
+
+def test_SYN_3_a_document_is_downloaded_to_the_byte_and_never_shown(operator_client: Client) -> None:
+    raw = RAW + b"# <script>alert(1)</script>\n"
+    operator_client.post(
+        "/sources/import/", {"document": upload(raw, "a “b”.html"), "source": "shop", "plan": "1"}
+    )
+    source = Source.objects.get()
+    path = f"/sources/{source.pk}/documents/{source.documents.get().pk}/"
+    answer = operator_client.get(path)
+    assert answer.content == raw
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert answer["Content-Disposition"] == 'attachment; filename="a-b-.html"'
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert operator_client.get(f"/sources/{source.pk}/documents/{source.pk}/").status_code == 404
+
+
+def test_what_is_no_longer_offered_is_listed_with_since_when_UI_3_4(
+    operator_client: Client, web_source: Source, tenant: Tenant
+) -> None:
+    import_document(tenant, document("orders"), confirm_removals=True)
+    page = operator_client.get(f"/sources/{web_source.pk}/").content.decode()
+    assert "No longer offered" in page
+    gone = page[page.index("No longer offered") :]
+    assert "prices" in gone
+    assert "no longer offered since <time" in gone
+
+
+def test_the_history_of_syncs_is_paged(operator_client: Client, web_source: Source) -> None:
+    for number in range(30):
+        Sync.objects.create(source=web_source, state="failed", error=f"Refused {number}.", created_by="beat")
+    first = operator_client.get(f"/sources/{web_source.pk}/").content.decode()
+    assert "31 in all" in first
+    assert "Refused 29." in first
+    assert "Refused 2." not in first
+    second = operator_client.get(f"/sources/{web_source.pk}/?page=2").content.decode()
+    assert "Refused 2." in second
+
+
+def test_the_source_page_counts_edits_and_leads_to_them(operator_client: Client, imported_tool: Tool) -> None:
+    services.update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
+    page = operator_client.get(f"/sources/{imported_tool.source_id}/").content.decode()
+    assert "1 edited by hand" in page
+    assert "/overrides/?source=shop" in page
+
+
+def test_a_source_is_deleted_with_its_tools_after_a_question_that_counts_them(
+    admin_client: Client, operator_client: Client, imported_tool: Tool
+) -> None:
+    path = f"/sources/{imported_tool.source_id}/delete/"
+    assert operator_client.post(path).status_code == 403
+    assert "Delete source and 1 tools" in admin_client.get(path).content.decode()
+    assert admin_client.post(path).status_code == 302
+    assert not Tool.objects.exists()
+    assert admin_client.get(path).status_code == 404
+
+
+def test_a_test_gives_up_after_ten_seconds_UI_3_4(
+    operator_client: Client, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.catalogue.servers.TEST_SECONDS", 1.0)
+    allow(settings, tmp_path, slow=plain("{}", "import time; time.sleep(30);"))
+    McpServer.objects.create(slug="slow", command_id="slow")
+    answer = operator_client.post("/sources/import/", {"server": "slow", "test": "1"}, headers=HTMX)
+    assert answer.status_code == 422
+    assert "within 1 s" in answer.content.decode()
+
+
+def test_CAT_8_the_history_of_settings_shows_who_changed_what_and_fills_the_form_again(
+    operator_client: Client, web_source: Source
+) -> None:
+    path = f"/sources/{web_source.pk}/"
+    sources.update_source(pk=web_source.pk, actor="olga", title="Another shop", schedule="daily")
+    page = operator_client.get(path).content.decode()
+    assert "<ins>Another shop</ins>" in page
+    assert "olga" in page
+    assert "<ins>daily</ins>" in page
+    (event, *_) = re.findall(r"\?restore=(\d+)", page)
+    restored = operator_client.get(f"{path}?restore={event}").context["form"]
+    assert (restored["title"].value(), restored["schedule"].value()) == ("", "")
+    web_source.refresh_from_db()
+    assert web_source.title == "Another shop"  # until it is saved
+    for nonsense in ("0", "x", "9" * 40):
+        assert (
+            operator_client.get(f"{path}?restore={nonsense}").context["form"]["title"].value()
+            == "Another shop"
+        )

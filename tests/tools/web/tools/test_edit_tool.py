@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from embeddings.models import EmbeddingTask
+from portal.tenancy.models import Tenant
+from tests.tools.documents import import_document
+from tests.tools.test_overrides import pets
+from tools.catalogue import tools as services
+from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool
+from tools.web.shell.forms import ToolForm, parameter_field
+
+
+def form_of(tool: Tool, **changes: Any) -> dict[str, Any]:
+    """What a browser sends for the untouched form, with its line ends, and then the changes."""
+    fresh = Tool.objects.get(pk=tool.pk)
+    sent = {}
+    for name, value in ToolForm.initial_of(fresh).items():
+        text = "\n".join(value) if isinstance(value, list) else value
+        text = json.dumps(text) if isinstance(text, dict) else text
+        sent[name] = text.replace("\n", "\r\n") if isinstance(text, str) else text
+    sent |= changes
+    return {name: value for name, value in sent.items() if value is not False}
+
+
+def test_UI_1_saving_goes_back_to_the_page_and_queues_the_embedding(
+    operator_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool()
+    form = form_of(
+        tool,
+        description="Sends a letter.\r\nBy post.",
+        use_cases="How do I write?\r\n\r\nPost this",
+        tags="a\r\nb",
+    )
+    answer = operator_client.post(f"/tools/{tool.pk}/edit/", form, follow=True)
+    assert answer.redirect_chain == [(f"/tools/{tool.pk}/", 302)]
+    assert "Saved. Embedding queued." in answer.content.decode()
+    saved = Tool.objects.get(pk=tool.pk)
+    assert saved.description == "Sends a letter.\nBy post."
+    assert (saved.use_cases, saved.tags) == (["How do I write?", "Post this"], ["a", "b"])
+    assert saved.version == 2
+    assert EmbeddingTask.objects.filter(entity_id=tool.pk).count() == 1
+
+
+def test_UI_1_an_edit_that_changes_no_meaning_says_that_the_vector_stays(
+    operator_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool()
+    answer = operator_client.post(f"/tools/{tool.pk}/edit/", form_of(tool, owner="me"), follow=True)
+    assert "its vector stays" in answer.content.decode()
+    answer = operator_client.post(f"/tools/{tool.pk}/edit/", form_of(tool), follow=True)
+    assert "Nothing was changed." in answer.content.decode()
+
+
+def test_SYN_5_the_form_says_beforehand_what_becomes_of_an_edit(
+    operator_client: Client, imported_tool: Tool
+) -> None:
+    html = operator_client.get(f"/tools/{imported_tool.pk}/edit/").content.decode()
+    assert "is kept as an override, field by field" in html
+    Source.objects.update(sync_wins=True)
+    html = operator_client.get(f"/tools/{imported_tool.pk}/edit/").content.decode()
+    assert "its next sync overwrites what you change here of what it says: name, description, tags" in html
+
+
+def test_SYN_5_only_the_field_that_was_really_edited_becomes_an_override(
+    operator_client: Client, imported_tool: Tool
+) -> None:
+    Tool.objects.filter(pk=imported_tool.pk).update(description="Two\nlines with a blank at the end ")
+    form = form_of(imported_tool, tags="orders\r\nsales")
+    assert operator_client.post(f"/tools/{imported_tool.pk}/edit/", form).status_code == 302
+    assert list(ManualOverride.objects.values_list("field", "value")) == [("tags", ["orders", "sales"])]
+    html = operator_client.get(f"/tools/{imported_tool.pk}/edit/").content.decode()
+    assert f"Overridden by {ManualOverride.objects.get().made_by}" in html
+    assert "<del>orders</del>" not in html
+    assert "<ins>" in html
+
+
+def test_UI_1_mistakes_come_back_with_status_422_beside_their_fields(
+    operator_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool()
+    form = form_of(tool, name="", semantic_weight="9", description="Still here.")
+    answer = operator_client.post(f"/tools/{tool.pk}/edit/", form)
+    html = answer.content.decode()
+    assert answer.status_code == 422
+    assert 'href="#id_name"' in html
+    assert 'id="id_semantic_weight_error"' in html
+    assert 'aria-invalid="true"' in html
+    assert "Still here." in html
+    assert Tool.objects.get(pk=tool.pk).version == 1
+
+
+@pytest.mark.parametrize("version", ["", "nonsense", "7"])
+def test_UI_1_a_form_without_the_right_version_stores_nothing(
+    operator_client: Client, make_tool: Callable[..., Tool], version: str
+) -> None:
+    tool = make_tool()
+    answer = operator_client.post(f"/tools/{tool.pk}/edit/", form_of(tool, version=version, name="other"))
+    assert answer.status_code in {409, 422}
+    assert Tool.objects.get(pk=tool.pk).name == "tool_0"
+
+
+def test_UI_1_the_second_of_two_tabs_gets_both_texts_and_loses_nothing(
+    operator_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool(description="Sends a letter by post.")
+    mine = form_of(tool, description="Sends a letter by pigeon.", owner="me")
+    services.update_tool(
+        pk=tool.pk, expected_version=1, actor="olga",
+        changes={"description": "Sends a letter by train.", "category": "Mail"},
+    )  # fmt: skip
+    answer = operator_client.post(f"/tools/{tool.pk}/edit/", mine)
+    html = answer.content.decode()
+    assert answer.status_code == 409
+    assert "olga saved this tool while you were editing it" in html
+    assert "<del>train</del><ins>pigeon</ins>" in html
+    assert "both of you changed it" in html
+    assert Tool.objects.get(pk=tool.pk).description == "Sends a letter by train."
+    # The form holds mine, what they did elsewhere, and the version to save over.
+    form = answer.context["form"]
+    again = {name: form[name].value() for name in form.fields if form[name].value() is not False}
+    assert (again["description"], again["category"], again["owner"]) == (
+        "Sends a letter by pigeon.",
+        "Mail",
+        "me",
+    )
+    assert again["version"] == 2
+    assert operator_client.post(f"/tools/{tool.pk}/edit/", again).status_code == 302
+    saved = Tool.objects.get(pk=tool.pk)
+    assert (saved.description, saved.category, saved.owner) == ("Sends a letter by pigeon.", "Mail", "me")
+    assert saved.version == 3
+
+
+def test_UI_1_a_third_save_in_between_is_a_conflict_again(
+    operator_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool()
+    form = form_of(tool, description="Mine.")
+    for version in (1, 2):
+        services.update_tool(
+            pk=tool.pk, expected_version=version, changes={"owner": f"o{version}"}, actor="x"
+        )
+        assert (
+            operator_client.post(f"/tools/{tool.pk}/edit/", {**form, "version": version}).status_code == 409
+        )
+
+
+def test_CAT_1_a_new_tool_is_made_and_queued(operator_client: Client) -> None:
+    html = operator_client.get("/tools/new/").content.decode()
+    assert 'value="public"' in html
+    form = {
+        "name": "Send mail", "tool_id": "mail.send", "namespace": "public", "description": "Sends mail.", "tool_type": "api",
+        "lifecycle": "active", "sensitivity": "internal", "visibility": "public", "semantic_weight": "1", "active": "on",
+    }  # fmt: skip
+    assert operator_client.post("/tools/new/", form).status_code == 302
+    tool = Tool.objects.get(tool_id="mail.send")
+    assert EmbeddingTask.objects.filter(entity_id=tool.pk).exists()
+    taken = operator_client.post("/tools/new/", form)
+    assert taken.status_code == 409
+    assert "exists in this namespace" in taken.content.decode()
+    assert operator_client.post("/tools/new/", {**form, "tool_id": "no blanks"}).status_code == 422
+
+
+def test_EMB_2_deactivation_is_versioned_and_activation_asks_again(
+    operator_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool()
+    path = f"/tools/{tool.pk}/active/"
+    operator_client.post(path, {"active": "no", "version": 1})
+    assert not Tool.objects.get(pk=tool.pk).active
+    assert not EmbeddingTask.objects.filter(entity_id=tool.pk).exists()
+    stale = operator_client.post(path, {"active": "yes", "version": 1}, follow=True)
+    assert "saved this tool while you were editing it" in stale.content.decode()
+    operator_client.post(path, {"active": "yes", "version": 2})
+    assert Tool.objects.get(pk=tool.pk).active
+    assert EmbeddingTask.objects.filter(entity_id=tool.pk).exists()
+
+
+def test_SYN_6_an_imported_tool_is_not_deleted_but_explained(
+    admin_client: Client, imported_tool: Tool
+) -> None:
+    answer = admin_client.post(f"/tools/{imported_tool.pk}/delete/", follow=True)
+    assert "Deactivate it instead" in answer.content.decode()
+    assert Tool.objects.filter(pk=imported_tool.pk).exists()
+
+
+# --- Descriptions of parameters ---------------------------------------------------------------------------------------
+
+
+def imported_pet(tenant: Tenant, **said: str) -> Tool:
+    import_document(tenant, pets(**said))
+    tool: Tool = Tool.objects.select_related("endpoint", "source").get(name="addPet")
+    return tool
+
+
+def test_SYN_5_parameters_of_the_body_have_fields_of_their_own_and_are_overruled_alone(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    tool = imported_pet(tenant)
+    form = form_of(tool)
+    assert {name for name in form if name.startswith("parameters.")} == {
+        "parameters.dry", "parameters.body", "parameters.body.name", "parameters.body.owner", "parameters.body.parent",
+        "parameters.body.age",
+    }  # fmt: skip
+    form |= {"parameters.body.name": "Ours.\r\nTwo lines.", "parameters.body.age": "In years."}
+    assert operator_client.post(f"/tools/{tool.pk}/edit/", form).status_code == 302
+    assert dict(ManualOverride.objects.values_list("field", "value")) == {
+        "parameters.body.name": "Ours.\nTwo lines.", "parameters.body.age": "In years.",
+    }  # fmt: skip
+    html = operator_client.get(f"/tools/{tool.pk}/edit/").content.decode()
+    assert "What it is called." in html
+    assert "Ours.\nTwo lines." in html
+    html = operator_client.get(f"/tools/{tool.pk}/").content.decode()
+    assert "Description of body.age edited by hand" in html
+    assert "<code>body.age</code>" in html
+
+
+@pytest.mark.parametrize("name", ["with blank", "a/b", "../x", "é", "q?#&=%20", "<b>", 'quo"te', "=20"])
+def test_SYN_5_a_parameter_may_have_any_name(
+    operator_client: Client, make_tool: Callable[..., Tool], name: str
+) -> None:
+    tool = make_tool(parameters={"type": "object", "properties": {name: {"type": "string"}, "x": {}}})
+    html = operator_client.get(f"/tools/{tool.pk}/edit/").content.decode()
+    ids = re.findall(r' id="([^"]*)"', html)
+    assert len(ids) == len(set(ids))
+    assert not any(" " in one for one in ids)
+    form = {**form_of(tool), parameter_field(name): "Ours."}
+    assert operator_client.post(f"/tools/{tool.pk}/edit/", form).status_code == 302
+    assert Tool.objects.get().parameters["properties"] == {
+        name: {"type": "string", "description": "Ours."}, "x": {},
+    }  # fmt: skip
+
+
+def test_UI_1_a_mistake_elsewhere_loses_nothing_of_what_was_typed(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    tool = imported_pet(tenant)
+    form = form_of(tool, annotations="{no json", tech_stack="python", sensitivity="restricted", name="")
+    form["parameters.body.name"] = "Typed here."
+    answer = operator_client.post(f"/tools/{tool.pk}/edit/", form)
+    html = answer.content.decode()
+    assert answer.status_code == 422
+    assert 'href="#id_annotations"' in html
+    for typed in ("{no json", "Typed here.", "python", 'value="restricted" selected'):
+        assert typed in html
+    assert '<details class="more" open><summary>More fields' in html
+
+
+def test_UI_1_a_sync_in_between_is_a_conflict_that_merges_parameters_too(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    tool = imported_pet(tenant)
+    mine = form_of(tool)
+    mine |= {"parameters.body.name": "My words.", "parameters.dry": "My dry words."}
+    changed = pets(owner="Who pays for it.", name="Its call name.")
+    del changed["paths"]["/pets"]["post"]["parameters"]
+    changed["components"]["schemas"]["Pet"]["properties"]["colour"] = {
+        "type": "string",
+        "description": "Its fur.",
+    }
+    import_document(tenant, changed)
+    answer = operator_client.post(f"/tools/{tool.pk}/edit/", mine)
+    html = answer.content.decode()
+    assert answer.status_code == 409
+    assert "<del>Its call name</del><ins>My words</ins>" in html
+    assert "Taken over from them, since you had not touched it: body.owner." in html
+    assert "no longer a parameter of this tool" in html
+    assert "My dry words." in html
+    form = answer.context["form"]
+    again = {name: form[name].value() for name in form.fields if form[name].value() is not False}
+    again["annotations"] = "{}"
+    assert again["parameters.body.colour"] == "Its fur."
+    assert again["parameters.body.owner"] == "Who pays for it."
+    assert again["parameters.body.name"] == "My words."
+    assert operator_client.post(f"/tools/{tool.pk}/edit/", again).status_code == 302
+    assert dict(ManualOverride.objects.values_list("field", "value")) == {"parameters.body.name": "My words."}
+
+
+def test_SYN_5_a_field_in_conflict_shows_what_moved_with_keep_take_theirs_and_edit(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    tool = imported_pet(tenant)
+    form = {**form_of(tool), "parameters.dry": "My own words."}
+    operator_client.post(f"/tools/{tool.pk}/edit/", form)
+    imported_pet(tenant, dry="Only tests.")
+    html = operator_client.get(f"/tools/{tool.pk}/edit/").content.decode()
+    override = ManualOverride.objects.get()
+    assert "The imported text has changed since" in html
+    assert "Only <del>checks</del><ins>tests</ins>." in html
+    assert "Take theirs" in html
+    assert 'href="#id_parameters.dry"' in html
+    kept = operator_client.post("/overrides/keep/", {"only": override.pk, "next": f"/tools/{tool.pk}/edit/"})
+    assert kept["Location"] == f"/tools/{tool.pk}/edit/"
+    html = operator_client.get(f"/tools/{tool.pk}/edit/").content.decode()
+    assert "The imported text has changed since" not in html
+    assert "My own words." in html
+
+
+def test_SYN_5_every_overridable_field_can_be_edited_in_the_form() -> None:
+    assert set(OVERRIDABLE_FIELDS) <= ToolForm.base_fields.keys()
+
+
+def test_SYN_5_blanks_around_an_imported_line_are_no_edit(
+    operator_client: Client, imported_tool: Tool
+) -> None:
+    Tool.objects.filter(pk=imported_tool.pk).update(routing_domain=" shop ")
+    assert operator_client.post(f"/tools/{imported_tool.pk}/edit/", form_of(imported_tool)).status_code == 302
+    assert Tool.objects.get().version == 1

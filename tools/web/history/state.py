@@ -1,0 +1,200 @@
+"""The history of a tool as people read it: who did what, when, and word by word what changed (CAT-8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tools.catalogue import history
+from tools.catalogue import tools as services
+from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
+from tools.models import ManualOverride, McpServer, Source, Tool
+from tools.web.overrides.views import label_of
+from tools.web.shell.diff import Segment, as_text, word_diff
+
+PAGE = 25
+_EVENT_DIGITS = 18  # what a bigint holds
+_MOST_JSON = 4000  # characters of two objects whose difference is still worth reading
+# Bookkeeping of a row; its meaning is told by the other fields.
+_SILENT = {
+    "id", "tenant_id", "version", "updated_by", "description_source", "created_at", "download_count", "source_id",
+}  # fmt: skip
+_VERBS = {"insert": "created", "update": "changed", "delete": "deleted"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field's step from old to new."""
+
+    label: str
+    diff: list[Segment]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One event: `what` in words, with the changes of its fields. `event` is its number, of a state that can be restored."""
+
+    when: datetime
+    who: str
+    what: str
+    changes: list[Change]
+    version: int | None = None
+    event: int | None = None
+
+
+def tool_history(pk: UUID, *, page: int = 1) -> tuple[list[Entry], bool]:
+    """A page of entries of a tool and its overrides, newest first, and whether older ones follow."""
+    wanted = page * PAGE + 1
+    found = [
+        *entries(Tool, {"pgh_obj_id": pk}, wanted),
+        *entries(ManualOverride, {"tool_id": pk}, wanted),
+    ]
+    found.sort(key=lambda entry: entry.when, reverse=True)
+    return found[(page - 1) * PAGE : page * PAGE], len(found) > page * PAGE
+
+
+def entries(model: type[Any], which: Mapping[str, Any], wanted: int = PAGE) -> list[Entry]:
+    """The newest `wanted` events of the rows of a tracked model that `which` filters, newest first; whatever wrote them, a
+    service, a statement for many rows or plain SQL."""
+    rows = history.with_before(model, history.events(model).filter(**which).order_by("-pgh_id"), wanted)
+    if model is Source:
+        _name_servers([one for pair in rows for one in pair if one is not None])
+    words = _override_entry if model is ManualOverride else _entry
+    return [words(model, row, before) for row, before in rows]
+
+
+def _name_servers(rows: Iterable[dict[str, Any]]) -> None:
+    """Puts the name of a server, which may be gone by now, where its id stands."""
+    ids = {row["server_id"] for row in rows} - {None}
+    events = history.events(McpServer).filter(pgh_obj_id__in=ids).order_by("pgh_id")
+    slugs = dict(events.values_list("pgh_obj_id", "slug"))
+    for row in rows:
+        row["server_id"] = slugs.get(row["server_id"], row["server_id"])
+
+
+def settings_at(row: Source | McpServer, event: str, names: Iterable[str]) -> dict[str, Any]:
+    """What an event of this source or server left these fields as, for the form that sets them; {} if there is none such."""
+    if not event.isdecimal() or len(event) > _EVENT_DIGITS:
+        return {}
+    events = history.events(type(row)).filter(pgh_obj_id=row.pk, pgh_id=int(event))
+    found = events.exclude(pgh_label="delete").values().first()
+    if found is None:
+        return {}
+    if "server_id" in found:
+        found["server"] = McpServer.objects.filter(pk=found["server_id"]).first()
+    return {name: found[name] for name in names}
+
+
+def last_author(row: Source | McpServer) -> str:
+    """Who changed the settings last, to begin a sentence with."""
+    found = history.events(type(row)).filter(pgh_obj_id=row.pk).order_by("-pgh_id").first()
+    return str(((found and found.pgh_context) or {}).get("actor") or "Somebody")
+
+
+def restorable(tool: Tool, event: int) -> dict[str, Any] | None:
+    """What services.update_tool would have to change to make the tool what it was after this event; None if there is no such
+    event. Whether it is active is a decision of its own, and what an imported tool takes and gives is its source's."""
+    row = (
+        history.events(Tool)
+        .filter(pgh_obj_id=tool.pk, pgh_id=event)
+        .exclude(pgh_label="delete")
+        .values()
+        .first()
+    )
+    if row is None:
+        return None
+    fields = services.EDITABLE_FIELDS - {"active"} - ({"parameters", "output"} if tool.endpoint_id else set())
+    changes = {name: row[name] for name in sorted(fields) if row[name] != getattr(tool, name)}
+    if tool.endpoint_id:
+        now, then = parameter_descriptions(tool.parameters), parameter_descriptions(row["parameters"])
+        texts = {name: then[name] for name in now.keys() & then.keys() if now[name] != then[name]}
+        if texts:
+            changes["parameter_descriptions"] = dict(sorted(texts.items()))
+    return changes
+
+
+def changes_of(tool: Tool, changes: Mapping[str, Any]) -> list[Change]:
+    """What these changes for services.update_tool would do to the tool, word by word."""
+    texts, now = changes.get("parameter_descriptions", {}), parameter_descriptions(tool.parameters)
+    return [
+        *(
+            Change(_words(label_of(name)), _field_diff(getattr(tool, name), value))
+            for name, value in changes.items()
+            if name != "parameter_descriptions"
+        ),
+        *(Change(f"Description of {name}", word_diff(now[name], text)) for name, text in texts.items()),
+    ]
+
+
+def _entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] | None) -> Entry:
+    changes: list[Change] = []
+    if row["pgh_label"] == "update" and before is not None:
+        for field in model._meta.concrete_fields:
+            name = field.attname
+            if name in row and name not in _SILENT and row[name] != before[name]:
+                label = label_of(name) if model is Tool else field.verbose_name
+                changes += _changes(name, _words(label), before[name], row[name])
+    verb = _VERBS[row["pgh_label"]]
+    return Entry(
+        row["pgh_created_at"],
+        _who(row),
+        f"{_words(model._meta.verbose_name)} {verb}",
+        changes,
+        row.get("version"),
+        row["pgh_id"] if verb != "deleted" else None,
+    )
+
+
+def _changes(name: str, label: str, old: Any, new: Any) -> Iterator[Change]:
+    """Of a schema, the descriptions that moved; for the rest of it, it is enough that it changed."""
+    if name != "parameters":
+        yield Change(label, _field_diff(old, new))
+        return
+    before, after = parameter_descriptions(old), parameter_descriptions(new)
+    texts = {one: after[one] for one in before.keys() & after.keys() if before[one] != after[one]}
+    for one in sorted(texts):
+        yield Change(f"Description of {one}", word_diff(before[one], texts[one]))
+    if with_descriptions(old, texts) != with_descriptions(new, texts):
+        yield Change(label, [Segment("same", "changed")])
+
+
+def _override_entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] | None) -> Entry:
+    event, label = row["pgh_label"], label_of(row["field"])
+    context = row["pgh_context"] or {}
+    changes: list[Change] = []
+    if event == "insert":
+        # What was changed stands in the tool's own event of the same edit.
+        what = f"Reset of {label} undone" if "undo" in context else f"Imported {label} overridden"
+    elif event == "delete":
+        what = f"Override of {label} {'reset to the imported value' if 'reset' in context else 'removed'}"
+    elif before is not None and before["value"] == row["value"]:
+        what = f"Override of {label} kept over a newer imported text"
+        changes = [Change("Imported text", _field_diff(before["imported_value"], row["imported_value"]))]
+    else:
+        what = f"Override of {label} changed"
+    return Entry(row["pgh_created_at"], _who(row), what, changes)
+
+
+def _field_diff(old: Any, new: Any) -> list[Segment]:
+    before, after = as_text(old), as_text(new)
+    # Of an object as large as a schema it is enough that it changed.
+    if (
+        isinstance(old, dict | None)
+        and isinstance(new, dict | None)
+        and len(before) + len(after) > _MOST_JSON
+    ):
+        return [Segment("same", "changed")]
+    return word_diff(before, after)
+
+
+def _words(name: Any) -> str:
+    text = str(name).replace("_", " ")
+    return text[:1].upper() + text[1:]
+
+
+def _who(row: Mapping[str, Any]) -> str:
+    """The author; a write past the services has none."""
+    return str((row["pgh_context"] or {}).get("actor") or "unknown")

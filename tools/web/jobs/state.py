@@ -1,0 +1,126 @@
+"""A job as pages show it: its badge, its progress in words, and what keeps it from getting on. No view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from portal.jobs import heartbeats, kinds
+from portal.jobs.models import Job, JobState
+from tools.web.embeddings.state import Badge
+
+BADGES = {
+    JobState.QUEUED: Badge("pending", "Queued", "hourglass-split", "Waits for a worker."),
+    JobState.RUNNING: Badge("running", "Running", "play-fill", "A worker is at it."),
+    JobState.CANCELLING: Badge("pending", "Cancelling", "stop-fill", "The batch in hand is the last one."),
+    JobState.CANCELLED: Badge("disabled", "Cancelled", "slash-circle", "Was stopped; it can be resumed."),
+    JobState.SUCCEEDED: Badge("ready", "Succeeded", "check-circle-fill", "All of it is done."),
+    JobState.PARTIAL: Badge(
+        "failed", "Partial", "exclamation-triangle-fill", "Went through, but some items failed."
+    ),
+    JobState.FAILED: Badge("failed", "Failed", "x-octagon-fill", "Could not go on; it can be resumed."),
+    JobState.LOST: Badge(
+        "failed", "Lost", "question-circle", "Its worker is not heard of; it can be resumed."
+    ),
+}
+STAGES = {
+    "queueing": "Looking for what needs a vector",
+    "embedding": "Embedding",
+    "reading": "Reading the source",
+    "planned": "The plan is made",
+    "applying": "Applying the plan",
+}
+QUARTER = 25
+
+
+@dataclass(frozen=True, slots=True)
+class IdleQueue:
+    """A queue that nobody works on, and the command that starts somebody."""
+
+    name: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownJob:
+    """One job of a page or a row."""
+
+    job: Job
+
+    @property
+    def badge(self) -> Badge:
+        return BADGES[JobState(self.job.shown_state)]
+
+    @property
+    def label(self) -> str:
+        """The kind in a word; one whose code is gone keeps its name."""
+        return next((kind.label for kind in kinds.all_kinds() if kind.name == self.job.kind), self.job.kind)
+
+    @property
+    def stage(self) -> str:
+        return STAGES.get(self.job.stage, self.job.stage)
+
+    @property
+    def tab_title(self) -> str:
+        """For the browser's tab: how far, while it is under way, else how it ended."""
+        percent = self.job.progress.percent
+        if not self.job.is_active or percent is None:
+            return f"{self.badge.word}: {self.job.title}"
+        return f"{percent} % {self.label}"
+
+    @property
+    def line(self) -> str:
+        """“1,240 of 5,000 · 3 failed · 2 skipped · 41/s · about 2 min left”, without what says nothing."""
+        progress = self.job.progress
+        counted = f"{progress.processed:,}" + (
+            f" of {progress.total:,}" if progress.total is not None else ""
+        )
+        parts = [counted, f"{progress.failed:,} failed", f"{progress.skipped:,} skipped"]
+        if progress.rate:
+            parts.append(f"{progress.rate:,.0f}/s" if progress.rate >= 10 else f"{progress.rate:.1f}/s")
+        if progress.eta_seconds is not None:
+            parts.append(f"about {duration(progress.eta_seconds)} left")
+        return " · ".join(parts)
+
+    @property
+    def took(self) -> str:
+        seconds = self.job.duration_seconds
+        # Nobody knows when a lost one stopped.
+        return "" if seconds is None or self.job.shown_state == JobState.LOST else duration(seconds)
+
+    @property
+    def url(self) -> str:
+        return reverse("job", args=[self.job.pk])
+
+    def quarter_since(self, before: int) -> str:
+        """What is read aloud: each quarter that was passed since `before` percent, and nothing in between."""
+        percent = self.job.progress.percent or 0
+        if percent // QUARTER <= before // QUARTER:
+            return ""
+        return f"{self.label}: {percent // QUARTER * QUARTER} % done."
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: “45 s”, “2 min”, “3 h 20 min”."""
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours:,} h {rest} min" if rest else f"{hours:,} h"
+
+
+def idle_queues(names: set[str]) -> list[IdleQueue]:
+    """Those of the queues that no live process works on."""
+    live = heartbeats.live_workers()
+    return [IdleQueue(name, heartbeats.COMMANDS[name]) for name in sorted(names) if not live.get(name)]
+
+
+def queues_of(job: Job) -> set[str]:
+    return {queue for kind in kinds.all_kinds() if kind.name == job.kind for queue in kind.queues}
+
+
+def all_queues() -> set[str]:
+    return {queue for kind in kinds.all_kinds() for queue in kind.queues}

@@ -1,0 +1,257 @@
+"""Jobs: the list, one of them while it runs, a new backfill with its dry run, and Cancel, Resume, Retry failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db import connection
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django_htmx.http import push_url
+
+from portal.jobs import kinds, services
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
+from portal.jobs.models import Job, JobState
+from portal.tenancy.context import NoTenant, current_tenant
+from portal.tenancy.models import Role
+from tools.catalogue.embedding_jobs import BACKFILL
+from tools.imports.syncing.jobs import APPLY
+from tools.models import Sync
+from tools.web.embeddings.state import open_passage_circuits
+from tools.web.jobs.forms import BackfillForm
+from tools.web.jobs.state import ShownJob, all_queues, duration, idle_queues, queues_of
+from tools.web.shell.access import PageRequest, actor, member_page
+from tools.web.shell.polling import poll_count, poll_seconds
+from tools.web.tools.list import PAGE_SIZES, without_blanks
+
+_MOST_IN_THE_PILL = 20
+_SHOWN_ARGUMENTS = {
+    "statuses": "Embeddings",
+    "source": "Source",
+    "rate": "At most a second",
+    "limit": "Stops after",
+}
+
+_CANCELLED = {
+    APPLY: "What it has changed so far is undone. The plan stays as it is and can be applied again."
+}
+"""What a cancel does to a job of a kind that is no sequence of batches."""
+
+
+def jobs_of_header(request: HttpRequest) -> dict[str, Any]:
+    """Template context: the jobs that are not over, for the header's pill; asked for only where the header is rendered."""
+
+    def found() -> list[Job]:
+        # An error page is rendered after the roll-back, when nothing may be asked any more, or outside of the tenant's block.
+        if getattr(request, "member", None) is None or connection.needs_rollback:
+            return []
+        try:
+            current_tenant()
+        except NoTenant:
+            return []
+        return list(services.active().running_first()[:_MOST_IN_THE_PILL])
+
+    return {"jobs_of_header": found}
+
+
+@require_GET
+@member_page()
+def job_pill(request: PageRequest) -> HttpResponse:
+    """The pill's menu, which asks for itself until no job is left."""
+    jobs = list(services.active().running_first()[:_MOST_IN_THE_PILL])
+    return render(request, "jobs/pill.html#body", {"jobs": jobs, "is_poll": True})
+
+
+@require_GET
+@member_page()
+def job_list(request: PageRequest) -> HttpResponse:
+    """The page, or `#results` for a filter, a page or a poll."""
+    given = without_blanks(request.GET)
+    count = poll_count(request)
+    given.pop("n", None)
+    kind_choices = [(kind.name, kind.label) for kind in kinds.all_kinds()]
+    chosen, ignored = _chosen(given, {"kind": dict(kind_choices), "state": dict(JobState.choices)})
+    by = actor(request) if given.get("mine") else ""
+    found = services.jobs(kind=chosen.get("kind", ""), state=chosen.get("state", ""), by=by).running_first()
+    size = given.get("rows", "")
+    paginator = Paginator(found, int(size) if size in map(str, PAGE_SIZES) else PAGE_SIZES[0])
+    page = paginator.get_page(given.get("page"))
+    rows = [ShownJob(job) for job in page]
+    here = f"{reverse('job-list')}?{given.urlencode()}" if given else reverse("job-list")
+    context = {
+        "given": given,
+        "ignored": ignored,
+        "filtered": ", ".join(
+            [*(word for _, word in _words(chosen, kind_choices)), *(["only mine"] if by else [])]
+        ),
+        "page": page,
+        "page_size": paginator.per_page,
+        "page_sizes": PAGE_SIZES,
+        "rows": rows,
+        "has_active": any(row.job.is_active for row in rows),
+        "idle_queues": idle_queues(all_queues()),
+        "kind_choices": kind_choices,
+        "state_choices": JobState.choices,
+        "poll_url": f"{here}{'&' if given else '?'}n={count + 1}",
+        "poll_seconds": poll_seconds(count),
+    }
+    if not request.htmx:
+        return render(request, "jobs/list.html", context)
+    answer = render(request, "jobs/list.html#results", context)
+    return answer if count else push_url(answer, here)
+
+
+def _chosen(given: QueryDict, known: dict[str, dict[str, str]]) -> tuple[dict[str, str], list[str]]:
+    """The filters that mean something, and those of an old link that do not."""
+    chosen, ignored = {}, []
+    for name, values in known.items():
+        value = given.get(name, "")
+        if value in values:
+            chosen[name] = value
+        elif value:
+            ignored.append(f"{name} “{value}”")
+    return chosen, ignored
+
+
+def _words(chosen: dict[str, str], kind_choices: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    labels = {**dict(kind_choices), **dict(JobState.choices)}
+    return [(name, str(labels[value])) for name, value in chosen.items()]
+
+
+def _find(pk: UUID) -> Job:
+    try:
+        return services.find(pk)
+    except Job.DoesNotExist as error:
+        raise Http404("There is no such job here.") from error
+
+
+@require_GET
+@member_page()
+def job_page(request: PageRequest, pk: UUID) -> HttpResponse:
+    """One job: `#job` asks again by itself while the job is not over."""
+    return _render(request, _find(pk))
+
+
+def _render(request: PageRequest, job: Job) -> HttpResponse:
+    shown = ShownJob(job)
+    count = poll_count(request)
+    context = {
+        "job": job,
+        "shown": shown,
+        "arguments": [
+            (word, _as_words(job.args[name])) for name, word in _SHOWN_ARGUMENTS.items() if job.args.get(name)
+        ],
+        "sync": _sync_of(job) if request.member.is_operator else None,
+        "failures": services.failures_by_error(job.pk) if job.failed else [],
+        "idle_queues": idle_queues(queues_of(job)) if job.is_active else [],
+        "troubles": open_passage_circuits() if job.is_active else [],
+        "poll_seconds": poll_seconds(count),
+        "next_count": count + 1,
+        "spoken": _spoken(request, shown) if count else "",
+    }
+    return render(request, "jobs/detail.html#job" if request.htmx else "jobs/detail.html", context)
+
+
+def _sync_of(job: Job) -> Sync | None:
+    """The plan that the job applies or has made."""
+    pk = job.args.get("sync") or job.cursor.get("sync")
+    found: Sync | None = Sync.objects.filter(pk=pk).defer("summary").first() if pk else None
+    return found
+
+
+def _as_words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _spoken(request: PageRequest, shown: ShownJob) -> str:
+    """What a screen reader hears of this poll: a quarter that was passed, or the end."""
+    if not shown.job.is_active:
+        return f"{shown.job.title}: {shown.badge.word.lower()}."
+    before = request.GET.get("p", "")
+    return shown.quarter_since(
+        int(before) if before.isascii() and before.isdigit() and len(before) < 4 else 100
+    )
+
+
+@require_http_methods(["GET", "POST"])
+@member_page(Role.OPERATOR)
+def new_job(request: PageRequest) -> HttpResponse:
+    """The form of a backfill; its two buttons count (nothing is stored) or start."""
+    if request.method == "GET":
+        given = {name: request.GET[name] for name in ("statuses", "source") if request.GET.get(name)}
+        context = {"form": BackfillForm(initial=given), "idle_queues": idle_queues(all_queues())}
+        return render(request, "jobs/new.html", context)
+    form = BackfillForm(request.POST)
+    estimate, other = None, None
+    if form.is_valid():
+        try:
+            if "start" in request.POST:
+                job = services.start(BACKFILL, form.arguments(), by=actor(request))
+                messages.success(request, "The job is queued.")
+                return redirect("job", pk=job.pk)
+            estimate = services.estimate(BACKFILL, form.arguments())
+        except InvalidArguments as error:
+            form.add_refusals(error)
+        except AlreadyRunning as error:
+            other = error.job
+    context = {
+        "form": form,
+        "estimate": estimate,
+        "estimate_time": duration(estimate.seconds) if estimate else "",
+        "other": other,
+        "idle_queues": idle_queues(all_queues()),
+    }
+    status = 409 if other else 422 if estimate is None else 200
+    return render(request, "jobs/new.html", context, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@member_page(Role.OPERATOR)
+def cancel_job(request: PageRequest, pk: UUID) -> HttpResponse:
+    """Stops a job after the batch in hand, after a question."""
+    job = _find(pk)
+    if request.method == "POST":
+        return _act(request, pk, services.cancel, "The job stops after the batch in hand.")
+    question = {
+        "title": "Cancel this job?",
+        "quote": job.title,
+        "effect": _CANCELLED.get(
+            job.kind,
+            "The batch in hand is finished, and what was done stays done. Resume goes on from there.",
+        ),
+        "action": request.path,
+        "button": "Cancel the job",
+        "keep": "Let it run",
+        "dangerous": True,
+        "cancel": reverse("job", args=[pk]),
+    }
+    return render(request, "shell/confirm.html#question" if request.htmx else "shell/confirm.html", question)
+
+
+@require_POST
+@member_page(Role.OPERATOR)
+def resume_job(request: PageRequest, pk: UUID) -> HttpResponse:
+    """Goes on where a cancelled, lost or failed job stopped."""
+    return _act(request, pk, services.resume, "The job goes on where it stopped.")
+
+
+@require_POST
+@member_page(Role.OPERATOR)
+def retry_job(request: PageRequest, pk: UUID) -> HttpResponse:
+    """Takes up what failed, and nothing else."""
+    return _act(request, pk, services.retry_failed, "What failed is tried again.")
+
+
+def _act(request: PageRequest, pk: UUID, change: Callable[[UUID], Job], said: str) -> HttpResponse:
+    try:
+        change(_find(pk).pk)
+        messages.success(request, said)
+    except JobError as error:
+        messages.error(request, str(error))
+    return _render(request, _find(pk)) if request.htmx else redirect("job", pk=pk)

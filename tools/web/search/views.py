@@ -1,0 +1,82 @@
+"""Try a question: what an agent would be offered for a need, and how each result came about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from tools.search.query import MAX_QUERY_LENGTH, Hit, SearchAnswer, SearchQuery
+from tools.search.service import search
+from tools.web.embeddings.state import BADGES
+from tools.web.shell.access import PageRequest, member_page
+
+SIZES = (5, 10, 20, 50)
+EXAMPLES = (
+    "Refund a customer's last payment",
+    "Which branches does this repository have?",
+    "Send a message to the team channel",
+)
+REASONS = {
+    "semantic_search_off": "Semantic search is switched off in the settings.",
+    "embedding_disabled": "No embedding provider is configured.",
+    "embedding_unavailable": "The embedding provider does not answer.",
+}
+MATCHES = {
+    "both": ("Meaning and keywords", "check-lg"),
+    "semantic": ("Meaning", "lightning-charge"),
+    "keyword": ("Keywords", "search"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownHit:
+    """A hit with what its row draws: the score in percent of the best, the words for its match type, its badge."""
+
+    hit: Hit
+    percent: int
+    match: tuple[str, str]
+    badge: Any
+
+
+@require_GET
+@member_page()
+def search_page(request: PageRequest) -> HttpResponse:
+    """The form, and below it the answer to `?q=`; `#answer` for htmx."""
+    text = " ".join(request.GET.get("q", "").replace("\x00", " ").split())
+    size = request.GET.get("top_k", "")
+    top_k = int(size) if size in map(str, SIZES) else SIZES[1]
+    context: dict[str, Any] = {"q": text, "top_k": top_k, "sizes": SIZES, "examples": EXAMPLES}
+    if len(text) > MAX_QUERY_LENGTH:
+        context["error"] = (
+            f"A question has at most {MAX_QUERY_LENGTH:,} characters; this one has {len(text):,}."
+        )
+    elif text:
+        answer = search(request.member.tenant_id, SearchQuery(text=text, top_k=top_k))
+        context |= {
+            "answer": answer,
+            "hits": _shown(answer),
+            "reasons": [REASONS.get(one, one) for one in answer.degraded],
+        }
+    return render(
+        request,
+        "search/page.html#answer" if request.htmx else "search/page.html",
+        context,
+        status=422 if "error" in context else 200,
+    )
+
+
+def _shown(answer: SearchAnswer) -> list[ShownHit]:
+    best = max((hit.score for hit in answer.hits), default=0.0)
+    return [
+        ShownHit(
+            hit=hit,
+            percent=round(100 * hit.score / best) if best > 0 else 0,
+            match=MATCHES.get(hit.match_type, (hit.match_type, "search")),
+            badge=BADGES.get(hit.tool.get("embedding_status") or "none", BADGES["none"]),
+        )
+        for hit in answer.hits
+    ]

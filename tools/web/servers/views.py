@@ -1,0 +1,168 @@
+"""MCP servers: how they are reached, whether they answer, and which sources are read from them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.db.models import Count, QuerySet
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from portal.tenancy.context import tenant_context
+from portal.tenancy.models import Role
+from tools.catalogue import history, servers
+from tools.catalogue import tools as services
+from tools.catalogue.errors import CatalogueError, Invalid
+from tools.models import Health, McpServer
+from tools.web.embeddings.state import Badge
+from tools.web.history.state import entries, last_author, settings_at
+from tools.web.shell.access import PageRequest, actor, member_page
+from tools.web.shell.conflict import merge
+from tools.web.sources.forms import ServerForm
+
+_MOST_SETTINGS = 10
+HEALTH = {
+    Health.UNKNOWN: Badge("none", "Not asked yet", "question-circle", "Test asks it for its tools."),
+    Health.HEALTHY: Badge("ready", "Healthy", "check-circle-fill", "It answered the last time it was asked."),
+    Health.FAILING: Badge(
+        "failed", "Failing", "x-octagon-fill", "It did not answer the last time it was asked."
+    ),
+}
+
+
+def _servers() -> QuerySet[McpServer]:
+    found: QuerySet[McpServer] = McpServer.objects.annotate(source_count=Count("sources")).order_by("slug")
+    return found
+
+
+def _find(pk: UUID) -> Any:
+    server = _servers().annotate(newest_event=history.newest_event(McpServer)).filter(pk=pk).first()
+    if server is None:
+        raise Http404("There is no such MCP server here.")
+    return server
+
+
+@require_GET
+@member_page()
+def server_list(request: PageRequest) -> HttpResponse:
+    rows = [(server, HEALTH[Health(server.health)]) for server in _servers()]
+    return render(request, "servers/list.html", {"rows": rows})
+
+
+@require_GET
+@member_page()
+def server_page(request: PageRequest, pk: UUID) -> HttpResponse:
+    return render(request, "servers/detail.html", _shown(_find(pk)))
+
+
+def _shown(server: Any) -> dict[str, Any]:
+    return {
+        "server": server,
+        "badge": HEALTH[Health(server.health)],
+        "sources": server.sources.order_by("slug"),
+        "settings": entries(McpServer, {"pgh_obj_id": server.pk}, _MOST_SETTINGS),
+    }
+
+
+@require_http_methods(["GET", "POST"])
+@member_page(Role.ADMIN)
+def new_server(request: PageRequest) -> HttpResponse:
+    form = ServerForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            server = servers.create_server(actor=actor(request), **form.changes())
+        except CatalogueError as error:
+            _refuse(form, error)
+        else:
+            messages.success(request, "The server is stored. Test asks it for its tools.")
+            return redirect("server", pk=server.pk)
+    return render(request, "servers/edit.html", {"form": form}, status=422 if form.errors else 200)
+
+
+@require_http_methods(["GET", "POST"])
+@member_page(Role.ADMIN)
+def edit_server(request: PageRequest, pk: UUID) -> HttpResponse:
+    """422 comes back with the reasons, 409 with what somebody else has set meanwhile; what was typed is kept."""
+    server = _find(pk)
+    if request.method == "GET":
+        restored = settings_at(server, request.GET.get("restore", ""), servers.EDITABLE_FIELDS)
+        form = ServerForm(server=server, shown=restored)
+        return render(request, "servers/edit.html", {"form": form, "server": server})
+    form = ServerForm(request.POST, server=server)
+    if form.is_valid():
+        try:
+            with services.catalogue_write(actor(request)):
+                list(McpServer.objects.filter(pk=pk).select_for_update())
+                server = _find(pk)
+                is_stale = form.cleaned_data["seen"] != server.newest_event
+                if not is_stale:
+                    servers.update_server(pk=pk, actor=actor(request), **form.changes())
+        except CatalogueError as error:
+            _refuse(form, error)
+        else:
+            if is_stale:
+                return _conflict(request, server, form)
+            messages.success(request, "The server is saved.")
+            return redirect("server", pk=pk)
+    return render(request, "servers/edit.html", {"form": form, "server": server}, status=422)
+
+
+def _conflict(request: PageRequest, server: Any, form: ServerForm) -> HttpResponse:
+    seen = settings_at(server, str(form.cleaned_data["seen"]), servers.EDITABLE_FIELDS)
+    merged = merge(ServerForm.values_of(server), seen or None, form)
+    context = {
+        "server": server,
+        # Unbound, so that the fields show the merged values and what its author has seen is what is stored now.
+        "form": ServerForm(server=server, shown=merged.values),
+        "merge": merged,
+        "stale": f"{last_author(server)} changed this server while you were editing it. Nothing of yours was stored yet.",
+    }
+    return render(request, "servers/edit.html", context, status=409)
+
+
+def _refuse(form: ServerForm, error: CatalogueError) -> None:
+    if isinstance(error, Invalid):
+        form.add_refusals(error)
+    else:
+        form.add_error(None, str(error))
+
+
+@require_POST
+@member_page(Role.OPERATOR, calls_external=True)
+def test_server(request: PageRequest, pk: UUID) -> HttpResponse:
+    """Asks the server for its tools and says what came back; no tool is stored."""
+    with tenant_context(request.member.tenant_id):
+        server = _find(pk)
+    report = servers.test_connection(server)
+    with tenant_context(request.member.tenant_id):
+        context = {**_shown(_find(pk)), "report": report}
+        name = "servers/detail.html#server" if request.htmx else "servers/detail.html"
+        return render(request, name, context)
+
+
+@require_http_methods(["GET", "POST"])
+@member_page(Role.ADMIN)
+def delete_server(request: PageRequest, pk: UUID) -> HttpResponse:
+    """Deletes a server that no source is read from, after a question."""
+    server = _find(pk)
+    if request.method == "POST":
+        try:
+            servers.delete_server(pk=pk, actor=actor(request))
+        except CatalogueError as error:
+            messages.error(request, str(error))
+            return redirect("server", pk=pk)
+        messages.success(request, f"The server {server.slug} was deleted.")
+        return redirect("server-list")
+    question = {
+        "title": f"Delete the server {server.slug}?",
+        "effect": "Only how it is reached is forgotten; its history stays.",
+        "action": request.path,
+        "button": "Delete server",
+        "dangerous": True,
+        "cancel": reverse("server", args=[pk]),
+    }
+    return render(request, "shell/confirm.html#question" if request.htmx else "shell/confirm.html", question)

@@ -1,0 +1,46 @@
+"""Signing in and out, the tenant one works in, and the theme."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.auth.views import LoginView, LogoutView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
+
+from portal.tenancy.middleware import SESSION_KEY
+from portal.tenancy.models import Role
+from tools.web.shell.access import PageRequest, member_page, next_url
+
+THEMES = ("system", "light", "dark")
+_YEAR = 365 * 86_400
+
+login = LoginView.as_view(template_name="shell/login.html", redirect_authenticated_user=True)
+logout = LogoutView.as_view()
+
+
+@require_POST
+def set_theme(request: HttpRequest) -> HttpResponse:
+    """Keeps the theme in a cookie, so that the server renders it and no page flashes."""
+    answer = redirect(next_url(request, "/"))
+    chosen = request.POST.get("theme", "")
+    if chosen in THEMES:
+        answer.set_cookie(
+            "theme",
+            chosen,
+            max_age=_YEAR,
+            httponly=True,
+            samesite="Lax",
+            secure=settings.SESSION_COOKIE_SECURE,
+        )
+    return answer
+
+
+@require_POST
+@member_page(Role.VIEWER)
+def switch_tenant(request: PageRequest) -> HttpResponse:
+    """Works in another of one's own tenants from now on. The page one came from may not exist there, so: the list."""
+    wanted = request.POST.get("tenant", "")
+    if wanted in {str(one.tenant_id) for one in request.memberships}:
+        request.session[SESSION_KEY] = wanted
+    return redirect("tool-list")

@@ -1,0 +1,87 @@
+"""A plan's changes as pages show them: what is done to which tool, and each field's difference. No view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tools.imports.syncing.differences import SCHEMAS
+from tools.models import Action, SyncChange, SyncState, Tool
+from tools.web.embeddings.state import Badge
+from tools.web.overrides.views import label_of
+from tools.web.shell.diff import Segment, as_text, word_diff
+
+STATES = {
+    SyncState.PLANNED: Badge("running", "Planned", "list-task", "Waits to be applied or discarded."),
+    SyncState.APPLIED: Badge("ready", "Applied", "check-circle-fill", "The tools follow it."),
+    SyncState.DISCARDED: Badge("disabled", "Discarded", "slash-circle", "Nothing was changed."),
+    SyncState.FAILED: Badge(
+        "failed", "Failed", "x-octagon-fill", "The source could not be read; nothing was changed."
+    ),
+}
+ACTIONS = {
+    Action.ADD: Badge("ready", "Added", "plus-lg", "A new tool."),
+    Action.CHANGE: Badge("running", "Changed", "pencil-square", "A tool that is there already."),
+    Action.MOVE: Badge(
+        "running",
+        "Moved",
+        "arrow-left-right",
+        "Another path or method; the tool keeps its id, edits and history.",
+    ),
+    Action.REMOVE: Badge("failed", "Removed", "trash", "Its tool is deactivated, and kept with its edits."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownField:
+    """One field's difference: of a text by words, of a schema in `lines`. `override` is "conflict" where an operator's value
+    stays and the source's moves on under it, and "reset" where it is overwritten."""
+
+    label: str
+    diff: list[Segment]
+    lines: list[str]
+    override: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownChange:
+    """One row of the plan."""
+
+    change: SyncChange
+    ticked: bool
+    has_tool: bool
+
+    @property
+    def badge(self) -> Badge:
+        return ACTIONS[Action(self.change.action)]
+
+    @property
+    def fields(self) -> list[ShownField]:
+        """But for the key, which stands in the row's head."""
+        return [_shown_field(**one) for one in self.change.fields if one["field"] != "key"]
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether an edit is lost, because the source's syncs win."""
+        return any(one["override"] == "reset" for one in self.change.fields)
+
+    @property
+    def kept(self) -> list[str]:
+        return [label_of(name) for name in self.change.kept]
+
+
+def _shown_field(field: str, before: Any, after: Any, override: str) -> ShownField:
+    lines = after if field in SCHEMAS else []
+    diff = [] if field in SCHEMAS else word_diff(as_text(before), as_text(after))
+    label = label_of(field)
+    return ShownField(label[:1].upper() + label[1:], diff, lines, override)
+
+
+def shown_changes(changes: list[SyncChange], has: Any) -> list[ShownChange]:
+    """`has` says of a change whether it is ticked."""
+    known = set(
+        Tool.objects.filter(pk__in=[one.tool_uuid for one in changes if one.tool_uuid]).values_list(
+            "pk", flat=True
+        )
+    )
+    return [ShownChange(change, has(change), change.tool_uuid in known) for change in changes]

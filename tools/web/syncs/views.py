@@ -1,0 +1,329 @@
+"""Syncs of a source: the plan with its changes and the ticks beside them, Apply, Discard, Plan again; and what became of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from django.http import Http404, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django_htmx.http import HttpResponseClientRedirect, push_url
+
+from portal.jobs import services as jobs
+from portal.jobs.errors import AlreadyRunning, JobError
+from portal.jobs.models import Job
+from portal.tenancy.context import tenant_context
+from portal.tenancy.models import Role
+from tools.catalogue.errors import CatalogueError
+from tools.imports.formats.specs import DocumentRefused
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.apply import are_too_many
+from tools.imports.syncing.jobs import APPLY
+from tools.models import Action, Layer, SourceDocument, SourceKind, Sync, SyncChange, SyncState
+from tools.web.jobs.state import ShownJob
+from tools.web.shell.access import PAGE_SECONDS, PageRequest, actor, member_page
+from tools.web.shell.forms import chosen_ids
+from tools.web.syncs.choice import Choice, Ticked
+from tools.web.syncs.state import ACTIONS, STATES, shown_changes
+from tools.web.tools.list import PAGE_SIZES, without_blanks
+
+CONFLICTS, LEFT_OUT, WARNINGS = "conflicts", "left_out", "warnings"
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """One part of the plan, with how many rows it has."""
+
+    name: str
+    word: str
+    count: int
+
+
+def find_sync(pk: UUID, sync: UUID) -> Sync:
+    found: Sync | None = Sync.objects.select_related("source").filter(pk=sync, source_id=pk).first()
+    if found is None:
+        raise Http404("There is no such sync here.")
+    return found
+
+
+@require_GET
+@member_page(Role.OPERATOR)
+def sync_page(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
+    """The plan, or `#results` for a tab or a page; of a sync that is over, what it did. It tells of private tools too."""
+    found = find_sync(pk, sync)
+    given = without_blanks(request.GET)
+    choice = Choice(found, request.session)
+    counts = choice.counts()
+    tabs = _tabs(found, counts)
+    chosen = given.get("show", "")
+    tab = next((one for one in tabs if one.name == chosen), tabs[0])
+    rows: Any = _changes(found, tab.name) if tab.name not in (LEFT_OUT, WARNINGS) else found.summary[tab.name]
+    size = given.get("rows", "")
+    paginator = Paginator(rows, int(size) if size in map(str, PAGE_SIZES) else PAGE_SIZES[0])
+    page = paginator.get_page(given.get("page"))
+    job = _job(found)
+    is_open = found.state == SyncState.PLANNED and not (job and job.is_active)
+    context = {
+        "sync": found,
+        "source": found.source,
+        "badge": STATES[SyncState(found.state)],
+        "document": SourceDocument.objects.defer("content").filter(pk=found.document_id).first(),
+        "given": given,
+        "tabs": tabs,
+        "tab": tab,
+        "page": page,
+        "page_size": paginator.per_page,
+        "page_sizes": PAGE_SIZES,
+        "rows": shown_changes(list(page), choice.has) if tab.name not in (LEFT_OUT, WARNINGS) else list(page),
+        "is_open": is_open,
+        "job": ShownJob(job) if job else None,
+        "newer": _newer(found) if found.state == SyncState.PLANNED else None,
+        "overwritten": _overwritten(found.changes.all()),
+        **_removals(found, counts[Action.REMOVE].total),
+        **_ticked(counts),
+    }
+    if not request.htmx:
+        return render(request, "syncs/plan.html", context)
+    here = f"{request.path}?{given.urlencode()}" if given else request.path
+    return push_url(render(request, "syncs/plan.html#results", context), here)
+
+
+def _tabs(sync: Sync, counts: dict[str, Ticked]) -> list[Tab]:
+    """All, then what there is any of."""
+    summary = sync.summary
+    parts = [
+        *(Tab(action, ACTIONS[Action(action)].word, count.total) for action, count in counts.items()),
+        Tab(CONFLICTS, "Conflicts", sync.changes.filter(conflict=True).count()),
+        Tab(LEFT_OUT, "Left out", len(summary.get(LEFT_OUT, ()))),
+        Tab(WARNINGS, "Warnings", len(summary.get(WARNINGS, ()))),
+    ]
+    every = Tab("", "All changes", sum(count.total for count in counts.values()))
+    return [every, *(tab for tab in parts if tab.count)]
+
+
+def _changes(sync: Sync, tab: str) -> QuerySet[SyncChange]:
+    """Conflicts first: they are what an operator has to know of."""
+    changes: QuerySet[SyncChange] = sync.changes.order_by("-conflict", "action", "key")
+    if tab == CONFLICTS:
+        return changes.filter(conflict=True)
+    return changes.filter(action=tab) if tab else changes
+
+
+def _overwritten(changes: QuerySet[SyncChange]) -> int:
+    """How many of the changes write over an edit, because the source's syncs win."""
+    return changes.filter(fields__contains=[{"override": "reset"}]).count()
+
+
+def _ticked(counts: dict[str, Ticked]) -> dict[str, int]:
+    return {
+        "ticked": sum(count.ticked for count in counts.values()),
+        "total": sum(count.total for count in counts.values()),
+    }
+
+
+def _job(sync: Sync) -> Job | None:
+    found: Job | None = Job.objects.shown().filter(pk=sync.job_id).first() if sync.job_id else None
+    return found
+
+
+def _newer(sync: Sync) -> Sync | None:
+    """A sync of the same source that was applied after this plan was made."""
+    found: Sync | None = (
+        Sync.objects.filter(source=sync.source_id, state=SyncState.APPLIED, ended_at__gt=sync.created_at)
+        .defer("summary")
+        .first()
+    )
+    return found
+
+
+@require_POST
+@member_page(Role.OPERATOR)
+def choose(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
+    """Keeps the ticks of the page that was shown, or those of a whole tab; htmx gets `#apply-bar` with the new count."""
+    found = find_sync(pk, sync)
+    choice = Choice(found, request.session)
+    _keep_ticks(request.POST, choice, found)
+    every = request.POST.get("every", "")
+    if every in ("ticked", "unticked"):
+        tab = request.POST.get("show", "")
+        if tab in Action.values:
+            choice.tick_action(tab, ticked=every == "ticked")
+        elif tab == CONFLICTS:
+            conflicts = list(_changes(found, tab).defer("fields"))
+            choice.tick(conflicts, {one.pk for one in conflicts} if every == "ticked" else ())
+        else:
+            for action in Action.values:
+                choice.tick_action(action, ticked=every == "ticked")
+    choice.save()
+    if request.htmx:
+        counted = _ticked(choice.counts())
+        context = {
+            "sync": found,
+            "source": found.source,
+            "spoken": f"{counted['ticked']:,} of {counted['total']:,} ticked.",
+            **counted,
+        }
+        return render(request, "syncs/apply_bar.html", context)
+    here = QueryDict(mutable=True)
+    here.update({name: request.POST[name] for name in ("show", "rows", "page") if request.POST.get(name)})
+    return redirect(f"{reverse('sync', args=[pk, sync])}?{here.urlencode()}")
+
+
+def _keep_ticks(posted: QueryDict, choice: Choice, sync: Sync) -> None:
+    shown = _ids(posted.getlist("shown"))
+    if shown:
+        choice.tick(sync.changes.filter(pk__in=shown).defer("fields"), _ids(posted.getlist("ticked")))
+
+
+def _ids(texts: list[str]) -> set[UUID]:
+    """Those that are ids; a page shows at most a hundred."""
+    return set(chosen_ids(texts[: PAGE_SIZES[-1]]))
+
+
+@require_POST
+@member_page(Role.OPERATOR)
+def apply_sync(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
+    """Asks, with all that would happen counted, then starts the job that does it."""
+    found = find_sync(pk, sync)
+    if found.state != SyncState.PLANNED:
+        messages.error(
+            request, f"This sync is over ({found.get_state_display().lower()}); nothing was applied."
+        )
+        here = reverse("sync", args=[pk, sync])
+        return HttpResponseClientRedirect(here) if request.htmx else redirect(here)
+    choice = Choice(found, request.session)
+    _keep_ticks(request.POST, choice, found)
+    choice.save()
+    question = _question(found, choice)
+    is_agreed = request.POST.get("choice") == question["choice"]
+    if (
+        not is_agreed
+        or (question["needs_consent"] and "confirm_removals" not in request.POST)
+        or not question["ticked"]
+    ):
+        question["problem"] = _problem(request.POST, question, is_agreed=is_agreed)
+        name = "syncs/apply.html#question" if request.htmx else "syncs/apply.html"
+        return render(request, name, question, status=422 if question["problem"] else 200)
+    arguments = {
+        "sync": str(found.pk),
+        "changes": None
+        if question["ticked"] == question["total"]
+        else [str(one) for one in choice.ticked().values_list("pk", flat=True)],
+        "confirm_removals": "confirm_removals" in request.POST,
+    }
+    try:
+        job = jobs.start(APPLY, arguments, by=actor(request))
+    except AlreadyRunning as error:
+        messages.info(request, "This sync is being applied already.")
+        return redirect("job", pk=error.job.pk)
+    except JobError as error:
+        messages.error(request, str(error))
+        return redirect("sync", pk=pk, sync=sync)
+    choice.forget()
+    return redirect("job", pk=job.pk)
+
+
+def _question(sync: Sync, choice: Choice) -> dict[str, Any]:
+    counts = choice.counts()
+    return {
+        "sync": sync,
+        "source": sync.source,
+        "counts": [(ACTIONS[Action(action)], count) for action, count in counts.items() if count.ticked],
+        "conflicts": choice.ticked().filter(conflict=True).count(),
+        "overwritten": _overwritten(choice.ticked()),
+        **_removals(sync, counts[Action.REMOVE].ticked),
+        "choice": choice.mark(),
+        **_ticked(counts),
+    }
+
+
+def _removals(sync: Sync, removed: int) -> dict[str, Any]:
+    """How many of the source's tools would vanish, and whether that is too many to go without a person's consent."""
+    active = sync.source.endpoints.filter(active=True).count()
+    return {
+        "removed": removed,
+        "active": active,
+        "needs_consent": are_too_many(removed, active),
+    }
+
+
+def _problem(posted: QueryDict, question: dict[str, Any], *, is_agreed: bool) -> str:
+    """What is wrong with the answer to the question; nothing where it has only just been asked."""
+    if not question["ticked"]:
+        return "Nothing is ticked, so there is nothing to apply."
+    if not posted.get("choice"):
+        return ""
+    if not is_agreed:
+        return (
+            "The ticks have changed since this was asked, perhaps in another tab. Look at the counts again."
+        )
+    return "Tick the box to agree to the removals, or untick some of them in the plan."
+
+
+@require_http_methods(["GET", "POST"])
+@member_page(Role.OPERATOR)
+def discard(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
+    """Ends a plan without applying it, after a question."""
+    found = find_sync(pk, sync)
+    if request.method == "POST":
+        try:
+            syncs.discard_sync(sync_id=found.pk, actor=actor(request))
+        except CatalogueError as error:
+            messages.error(request, str(error))
+            return redirect("sync", pk=pk, sync=sync)
+        Choice(found, request.session).forget()
+        messages.success(request, "The plan was discarded; nothing was changed.")
+        is_left = type(found.source).objects.filter(pk=pk).exists()
+        return redirect("source", pk=pk) if is_left else redirect("source-list")
+    question = {
+        "title": "Discard this plan?",
+        "effect": "None of its changes is made. "
+        + (
+            "The source was new with it and goes too."
+            if syncs.has_only(found)
+            else "The source stays as it is, and the plan stays in its history."
+        ),
+        "action": request.path,
+        "button": "Discard the plan",
+        "keep": "Keep it",
+        "cancel": reverse("sync", args=[pk, sync]),
+    }
+    return render(request, "shell/confirm.html#question" if request.htmx else "shell/confirm.html", question)
+
+
+@require_POST
+@member_page(Role.OPERATOR, calls_external=True)
+def plan_again(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
+    """Compares the stored document of a sync with the catalogue of today: where it was uploaded, or to go back to it."""
+    with tenant_context(request.member.tenant_id):
+        found = find_sync(pk, sync)
+        document = found.document
+    if document is None:
+        raise Http404("This sync has no document.")
+    if found.source.kind == SourceKind.MANUAL:
+        # A file adds and changes tools and never says which there are, so it is no state to plan for.
+        messages.error(
+            request, "A file of tools is not planned. Import it again with manage.py import_tools."
+        )
+        return redirect("sync", pk=pk, sync=sync)
+    try:
+        planned = syncs.plan_document(
+            tenant_id=request.member.tenant_id,
+            raw=bytes(document.content),
+            name=document.name,
+            slug=found.source.slug,
+            kind=found.source.kind if document.layer == Layer.EXTRACTION else SourceKind.LIGHTAPI,
+            actor=actor(request),
+            is_stored=True,
+            seconds=PAGE_SECONDS,
+        )
+    except (DocumentRefused, CatalogueError) as error:
+        messages.error(request, str(error))
+        return redirect("sync", pk=pk, sync=sync)
+    return redirect("sync", pk=pk, sync=planned.pk)
