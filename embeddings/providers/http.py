@@ -5,13 +5,11 @@ and the list of vectors of a reply. Which address is asked for what is in `opena
 from __future__ import annotations
 
 import json
-import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cache
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -20,8 +18,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from embeddings.providers.base import Kind, ProviderError
 from portal.outbound.deadline import DeadlineBackend
+from portal.outbound.http import CONNECT_SECONDS, BodyTooLarge, open_response, read_body
 
-CONNECT_SECONDS = 5.0
 QUERY_SECONDS = 0.8
 """What a search spends on its question at most, before it goes by words alone (R11)."""
 MAX_REPLY = 8_000_000
@@ -70,40 +68,29 @@ class Server:
         parts = urlsplit(self.url)
         url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + path, parts.query, ""))
         headers = {
-            "Host": self.name,
             "Accept": "application/json",
             "Accept-Encoding": "identity",
             "Content-Type": "application/json",
-            "User-Agent": "tool-portal",
         }
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
-        connect = min(CONNECT_SECONDS, timeout)
-        timeouts = {"connect": connect, "read": timeout, "write": timeout, "pool": connect}
         try:
-            # A connection for each call: one that was kept could be closed by the server just as it is used again,
-            # which would look like a fault of the texts.
-            with (
-                httpcore.ConnectionPool(
-                    ssl_context=_trust(), network_backend=DeadlineBackend(deadline), retries=0
-                ) as pool,
-                pool.stream(
-                    "POST",
-                    url,
-                    headers=list(headers.items()),
-                    content=json.dumps(body).encode(),
-                    extensions={"timeout": timeouts},
-                ) as response,
-            ):
-                content = bytearray()
-                for chunk in response.iter_stream():
-                    content += chunk
-                    if len(content) > MAX_REPLY:
-                        raise ProviderError(f"{self.name} sent more than {MAX_REPLY // 1_000_000} MB.")
+            with open_response(
+                "POST",
+                url,
+                backend=DeadlineBackend(deadline),
+                headers=headers,
+                content=json.dumps(body).encode(),
+                read_seconds=timeout,
+                connect_seconds=min(CONNECT_SECONDS, timeout),
+            ) as response:
+                content = read_body(response, MAX_REPLY)
                 status = response.status
                 answered = {
                     key.decode("latin-1").lower(): value.decode("latin-1") for key, value in response.headers
                 }
+        except BodyTooLarge as error:
+            raise ProviderError(f"{self.name} sent more than {MAX_REPLY // 1_000_000} MB.") from error
         except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
             raise ProviderError(f"{self.name} cannot be reached: {error}", provider_wide=True) from error
         except httpcore.TimeoutException as error:
@@ -113,7 +100,7 @@ class Server:
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             raise ProviderError(f"{self.name} broke off its answer.") from error
         if status != 200:
-            raise self._refusal(status, answered, bytes(content))
+            raise self._refusal(status, answered, content)
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
@@ -143,12 +130,6 @@ class Server:
         if self.api_key:
             said = said.replace(self.api_key, "…")
         return " ".join(said.split())[:MAX_MESSAGE]
-
-
-@cache
-def _trust() -> ssl.SSLContext:
-    """The system's authorities and certifi's; read once, since that takes 20 ms."""
-    return httpcore.default_ssl_context()
 
 
 def _pause(headers: Mapping[str, str]) -> float | None:

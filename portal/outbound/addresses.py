@@ -1,6 +1,6 @@
-"""Which addresses an import may connect to: public ones, and those that the installation names (SEC-2).
+"""Which URLs and addresses the portal may connect to: public ones, and those that the installation names (SEC-2).
 
-A name is judged when its socket is opened and resolved once, so that what was judged is what is connected to.
+A name is resolved once, when its socket is opened, so that the address that was checked is the one connected to.
 """
 
 from __future__ import annotations
@@ -8,15 +8,19 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Container
+from urllib.parse import urlsplit
 
+from portal.outbound.errors import InvalidTarget
+
+MAX_URL = 2048
 PORTS = {80, 443}
-# Of IPv6 only this part is given out. What lies beside it leads inside, or is IPv4 in another dress (mapped, compatible,
-# translated, NAT64), which nobody writes who means a public server.
-_GIVEN_OUT = ipaddress.ip_network("2000::/3")
+# The only part of IPv6 that is allocated. What lies beside it is internal, or is IPv4 in another form (mapped, compatible,
+# translated, NAT64), which no public server needs.
+_ALLOCATED = ipaddress.ip_network("2000::/3")
 _NOT_PUBLIC = tuple(
     ipaddress.ip_network(network)
     for network in (
-        "168.63.129.16/32",  # the cloud's own service on every machine of Azure
+        "168.63.129.16/32",  # the metadata service on every machine of Azure
         "192.0.0.0/24",
         "192.88.99.0/24",  # relays of 6to4
         "2001::/23",  # Teredo and the like
@@ -27,35 +31,48 @@ _NOT_PUBLIC = tuple(
 )
 
 
-class Forbidden(Exception):
-    """The address is not public, or does not exist: the difference would map somebody's network."""
+class AddressNotAllowed(Exception):
+    """The address is not public, or does not exist: the difference would map a private network."""
 
 
-def judged(host: str, port: int, *, allowed: Container[str]) -> str:
+def validate_url(url: str) -> None:
+    """Raises InvalidTarget for a URL that is not plain http or https, or that holds a user or password."""
+    if len(url) > MAX_URL:
+        raise InvalidTarget(f"The URL is longer than {MAX_URL} characters.")
+    try:
+        parts = urlsplit(url)
+        plain = url.isascii() and url.isprintable() and " " not in url and parts.port != 0
+    except ValueError:
+        plain = False
+    if not plain or parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+        raise InvalidTarget("Give a URL that starts with http:// or https:// and holds no user or password.")
+
+
+def resolve_allowed_address(host: str, port: int, *, allowed: Container[str]) -> str:
     """The address to connect to. `allowed` holds `host:port` (`[host]:port` of IPv6) that need not be public.
 
-    Raises Forbidden.
+    Raises AddressNotAllowed.
     """
     if f"[{host}]:{port}" in allowed or f"{host}:{port}" in allowed:
         return host
     if port not in PORTS:
-        raise Forbidden
+        raise AddressNotAllowed
     try:
         found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, ValueError):
-        raise Forbidden from None
-    # All of them: a name that leads both outside and inside is made to be tried until it leads inside.
-    if not found or not all(_public(address) for address in found):
-        raise Forbidden
+        raise AddressNotAllowed from None
+    # All of them: a name with public and internal addresses is an attempt to be connected to the internal one some day.
+    if not found or not all(_is_public(address) for address in found):
+        raise AddressNotAllowed
     # The resolver puts first what this machine can reach best.
     return found[0]
 
 
-def _public(text: str) -> bool:
+def _is_public(text: str) -> bool:
     if "%" in text:
         return False  # a zone: the address means something on one of this machine's networks only
     address = ipaddress.ip_address(text)
-    if address.version == 6 and address not in _GIVEN_OUT:
+    if address.version == 6 and address not in _ALLOCATED:
         return False
     return (
         address.is_global

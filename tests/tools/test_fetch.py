@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from portal.outbound.errors import FetchError, FetchTimeout
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.documents import document
 from tools.imports.fetching import http as fetch
-from tools.imports.fetching.http import FetchRefused, TooSlow
 from tools.models import Source, Tool
 
 UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."
@@ -125,37 +125,37 @@ def test_sec_2_a_refused_address_is_exit_code_3_and_stores_nothing(
 
 
 def test_sec_2_redirects_are_not_followed_and_errors_are_named(server: str) -> None:
-    with pytest.raises(FetchRefused, match="answered 302"):
-        fetch.document(f"http://{server}/moved")
-    with pytest.raises(FetchRefused, match="answered 404"):
-        fetch.document(f"http://{server}/missing")
+    with pytest.raises(FetchError, match="answered 302"):
+        fetch.fetch_document(f"http://{server}/moved")
+    with pytest.raises(FetchError, match="answered 404"):
+        fetch.fetch_document(f"http://{server}/missing")
     for path in ("garbage", "cut"):
-        with pytest.raises(FetchRefused, match="was reached, and its answer broke off"):
-            fetch.document(f"http://{server}/{path}")
-    with pytest.raises(FetchRefused, match="no secure connection"):
-        fetch.document(f"https://{server}/shop.json")
+        with pytest.raises(FetchError, match="was reached, and its answer broke off"):
+            fetch.fetch_document(f"http://{server}/{path}")
+    with pytest.raises(FetchError, match="no secure connection"):
+        fetch.fetch_document(f"https://{server}/shop.json")
 
 
 def test_sec_2_a_server_that_was_reached_and_says_nothing_is_told_as_such(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch, "READ_SECONDS", 0.2)
-    with pytest.raises(TooSlow, match="was reached, and then said nothing"):
-        fetch.document(f"http://{server}/silent")
+    with pytest.raises(FetchTimeout, match="was reached, and then said nothing"):
+        fetch.fetch_document(f"http://{server}/silent")
 
 
 def test_sec_2_size_and_time_have_an_end(server: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.DOCUMENT_MAX_BYTES = 1_000_000
-    with pytest.raises(FetchRefused, match="larger than 1 MB"):
-        fetch.document(f"http://{server}/endless")
+    with pytest.raises(FetchError, match="larger than 1 MB"):
+        fetch.fetch_document(f"http://{server}/endless")
     monkeypatch.setattr(fetch, "WHOLE_SECONDS", 0.5)
     for path in ("dribble", "drip"):
         started = time.monotonic()
-        with pytest.raises(TooSlow, match="to arrive"):
-            fetch.document(f"http://{server}/{path}")
+        with pytest.raises(FetchTimeout, match="to arrive"):
+            fetch.fetch_document(f"http://{server}/{path}")
         assert time.monotonic() - started < 5
 
 
 def test_s10_a_compressed_answer_is_not_unpacked_on_its_way(server: str, settings: Any) -> None:
     settings.DOCUMENT_MAX_BYTES = 1_000_000
-    assert fetch.document(f"http://{server}/compressed") == COMPRESSED
+    assert fetch.fetch_document(f"http://{server}/compressed") == COMPRESSED

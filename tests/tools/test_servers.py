@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.tools.imports.mcp_http_server import answering, result
@@ -18,7 +19,6 @@ from tests.tools.imports.mcp_servers import BADSERVER, allow, bad, needs_badserv
 from tools.catalogue import servers
 from tools.catalogue import tools as services
 from tools.catalogue.errors import Invalid, ManagedBySource, NameTaken
-from tools.imports.fetching.http import FetchRefused
 from tools.imports.syncing import service as syncs
 from tools.models import Health, ManualOverride, McpServer, Source, SourceKind, Tool
 
@@ -214,14 +214,14 @@ def test_s15_a_secret_that_is_missing_unfit_or_not_for_this_host_is_not_sent(
             if value is not None:
                 monkeypatch.setenv("MCP_SECRET_SHOP", value)
             monkeypatch.setenv("MCP_SECRET_SHOP_HOSTS", hosts)
-            with pytest.raises(FetchRefused, match=sentence) as error:
+            with pytest.raises(FetchError, match=sentence) as error:
                 servers.ask(server)
             assert SECRET not in str(error.value)
             server.refresh_from_db()
             assert SECRET not in server.last_error
         # The settings have become stricter since the server was written.
         settings.MCP_SECRET_PREFIX = "OTHER_"
-        with pytest.raises(FetchRefused, match="begins with OTHER_"):
+        with pytest.raises(FetchError, match="begins with OTHER_"):
             servers.ask(server)
         assert running.seen == []
         settings.MCP_SECRET_PREFIX = "MCP_SECRET_"

@@ -23,12 +23,14 @@ import httpx2
 import pytest
 
 from portal.outbound import addresses
-from tools.imports.fetching import http as fetch
-from tools.imports.fetching.http import UNREACHABLE, FetchRefused, InvalidTarget
+from portal.outbound import http as outbound
+from portal.outbound.errors import UNREACHABLE, FetchError, InvalidTarget
+from tools.imports.fetching import http as fetching
+from tools.imports.fetching.http import fetch_document
 from tools.imports.fetching.mcp import http as mcp_http
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.fetching.mcp import session as mcp_session
-from tools.imports.fetching.mcp.conversation import Masks, Refused, TooSlow, Wire
+from tools.imports.fetching.mcp.conversation import Conversation, Redactor, SessionError, SessionTimeout
 
 OUTSIDE, OUTSIDE_6, INSIDE, INSIDE_6 = "93.184.216.34", "2606:2800:21f::1", "10.0.0.1", "fd00::1"
 
@@ -126,11 +128,11 @@ def went(monkeypatch: pytest.MonkeyPatch, settings: Any) -> list[tuple[str, int]
 
 def fetched(url: str) -> str:
     """The sentence that a fetch of a document ends with."""
-    with pytest.raises(FetchRefused) as refused:
-        fetch.document(url)
+    with pytest.raises(FetchError) as refused:
+        fetch_document(url)
     sentence = str(refused.value)
     # The kind of the refusal tells no more than the sentence does.
-    assert type(refused.value) is FetchRefused or sentence != UNREACHABLE
+    assert type(refused.value) is FetchError or sentence != UNREACHABLE
     return sentence
 
 
@@ -144,11 +146,11 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
         connection = {
             "url": url, "headers": {}, "environment": {}, "seconds": 10, "allowed_hosts": [], "unreachable": UNREACHABLE,
         }  # fmt: skip
-        wire = Wire(Masks([]))
+        conversation = Conversation(Redactor([]))
         try:
-            anyio.run(mcp_session.read_list, connection, wire)
+            anyio.run(mcp_session.read_list, connection, conversation)
         except Exception as error:  # noqa: BLE001 - as the program does
-            return str(mcp_session._refused(error, connection, wire))
+            return str(mcp_session._refused(error, connection, conversation))
         raise AssertionError("a list came from nowhere")
 
     return ask
@@ -161,8 +163,8 @@ def reachable(host: str, port: int, *, allowed: Any) -> str:
 
 def with_a_hole(monkeypatch: pytest.MonkeyPatch, guard: Any) -> None:
     """Puts another guard into both clients."""
-    monkeypatch.setattr(fetch, "judged", guard)
-    monkeypatch.setattr(mcp_http, "judged", guard)
+    monkeypatch.setattr(outbound, "resolve_allowed_address", guard)
+    monkeypatch.setattr(mcp_http, "resolve_allowed_address", guard)
 
 
 # --- Spellings --------------------------------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ def test_sec_2_what_is_no_plain_url_is_said_to_be_none_S9(went: list[Any], url: 
     if sentence != UNREACHABLE:  # `http://127.0.0.1#@…` is a plain URL of a forbidden address
         assert sentence.startswith("Give a URL that starts with http:// or https://")
         with pytest.raises(InvalidTarget):
-            fetch.document(url)
+            fetch_document(url)
     assert went == []
 
 
@@ -241,7 +243,7 @@ def test_sec_2_a_name_is_judged_by_all_of_its_addresses_S9(
 
     def only_the_first(host: str, port: int, *, allowed: Any) -> str:
         monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **options: numeric(KNOWN[name][0], port))
-        return addresses.judged(host, port, allowed=allowed)
+        return addresses.resolve_allowed_address(host, port, allowed=allowed)
 
     with_a_hole(monkeypatch, only_the_first)
     fetched(f"http://{name}/a.json")
@@ -284,7 +286,7 @@ def test_a_guard_that_resolves_again_is_found_out(
     monkeypatch: pytest.MonkeyPatch, went: list[Any], listed: Callable[[str], str]
 ) -> None:
     def judges_one_and_takes_another(host: str, port: int, *, allowed: Any) -> str:
-        addresses.judged(host, port, allowed=allowed)
+        addresses.resolve_allowed_address(host, port, allowed=allowed)
         return reachable(host, port, allowed=allowed)
 
     with_a_hole(monkeypatch, judges_one_and_takes_another)
@@ -371,13 +373,13 @@ def test_sec_2_the_mcp_client_says_the_same_S9(
 def test_sec_2_an_address_that_is_never_reached_is_not_told_as_a_slow_one_S9(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fetch, "WHOLE_SECONDS", 1e-9)
+    monkeypatch.setattr(fetching, "WHOLE_SECONDS", 1e-9)
     assert fetched("http://public.example/a.json") == UNREACHABLE
     way = {"url": "http://public.example/mcp", "seconds": 1, "unreachable": UNREACHABLE}
-    said = mcp_session._refused(TimeoutError(), way, Wire(Masks([])))
-    assert (type(said), str(said)) == (Refused, UNREACHABLE)
-    reached = mcp_session._refused(TimeoutError(), way, Wire(Masks([]), reached=True))
-    assert type(reached) is TooSlow
+    said = mcp_session._refused(TimeoutError(), way, Conversation(Redactor([])))
+    assert (type(said), str(said)) == (SessionError, UNREACHABLE)
+    reached = mcp_session._refused(TimeoutError(), way, Conversation(Redactor([]), reached=True))
+    assert type(reached) is SessionTimeout
 
 
 # --- Redirects --------------------------------------------------------------------------------------------------------
@@ -462,7 +464,7 @@ def test_sec_2_the_mcp_client_follows_none_either_S9(
 ) -> None:
     outside, inside = outside_and_inside
     settings.MCP_SECONDS = 10
-    with pytest.raises(FetchRefused):
+    with pytest.raises(FetchError):
         mcp_server.from_url(
             f"http://127.0.0.1:{outside.server_port}/hop?{status}&http://127.0.0.1:{inside.server_port}/secret"
         )
@@ -476,5 +478,5 @@ def test_the_servers_of_these_tests_do_answer_who_may_ask(
     """Without this, an empty list of visitors would say nothing."""
     _, inside = outside_and_inside
     settings.IMPORT_ALLOWED_HOSTS.append(f"127.0.0.1:{inside.server_port}")
-    assert SECRET.encode() in fetch.document(f"http://127.0.0.1:{inside.server_port}/secret")
+    assert SECRET.encode() in fetch_document(f"http://127.0.0.1:{inside.server_port}/secret")
     assert inside.hits == ["/secret"]

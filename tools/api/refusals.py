@@ -16,6 +16,7 @@ from portal.http.bulkhead import RETRY_SECONDS, TooBusy, bulkhead
 from portal.http.conditional import version_etag
 from portal.http.problems import Problem
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
+from portal.outbound.errors import FetchError, FetchTimeout, InvalidTarget
 from tools.catalogue.errors import (
     Busy,
     CatalogueError,
@@ -25,7 +26,6 @@ from tools.catalogue.errors import (
     RemovalsNeedConfirmation,
     StaleVersion,
 )
-from tools.imports.fetching.http import FetchRefused, InvalidTarget, TooSlow
 from tools.imports.formats.specs import DocumentRefused
 
 
@@ -45,9 +45,9 @@ def as_problems() -> Iterator[None]:
         raise Problem(422, str(error), code="invalid_source_document") from error
     except InvalidTarget as error:
         raise Problem(422, str(error), code="unprocessable") from error
-    except TooSlow as error:
+    except FetchTimeout as error:
         raise Problem(504, str(error), code="upstream_timeout") from error
-    except FetchRefused as error:
+    except FetchError as error:
         raise Problem(502, str(error), code="upstream_error") from error
 
 

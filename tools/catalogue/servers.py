@@ -22,11 +22,12 @@ from django.db.models import RestrictedError
 from django.db.models.functions import Now
 
 from portal.http.bodies import unstorable
+from portal.outbound.addresses import validate_url
+from portal.outbound.errors import FetchError, InvalidTarget
 from portal.tenancy.context import tenant_context
 from tools.catalogue.errors import Invalid, ManagedBySource
 from tools.catalogue.tools import catalogue_write
 from tools.imports.fetching import sandbox
-from tools.imports.fetching.http import FetchRefused, InvalidTarget, host_header
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.fetching.mcp.server import ToolList
 from tools.imports.formats.specs import DocumentRefused
@@ -105,14 +106,14 @@ def delete_server(*, pk: UUID, actor: str) -> None:
 
 def ask(server: McpServer, *, seconds: float | None = None) -> ToolList:
     """The tools of a server as it is now, and a note of its health. Takes up to `seconds`, or MCP_SECONDS, so it is better
-    called outside of a transaction. Raises FetchRefused."""
+    called outside of a transaction. Raises FetchError."""
     try:
         found = (
             mcp_server.from_url(server.url, secret_headers(server), seconds=seconds)
             if server.url
             else mcp_server.from_command(server.command_id, seconds=seconds)
         )
-    except FetchRefused as refused:
+    except FetchError as refused:
         note_health(server, error=str(refused))
         raise
     note_health(server)
@@ -125,7 +126,7 @@ def test_connection(server: McpServer) -> ServerReport:
     try:
         found = ask(server, seconds=TEST_SECONDS)
         document = sandbox.parse("mcp", found.raw, name=server.slug, seconds=_PARSE_SECONDS)
-    except (FetchRefused, DocumentRefused) as refused:
+    except (FetchError, DocumentRefused) as refused:
         return ServerReport(reachable=False, seconds=time.monotonic() - begun, error=str(refused))
     said = json.loads(found.raw)
     return ServerReport(
@@ -209,8 +210,8 @@ def _unfit_way(server: McpServer) -> str:
         return ONE_WAY
     try:
         if server.url:
-            host_header(server.url)
-    except FetchRefused as refused:
+            validate_url(server.url)
+    except FetchError as refused:
         return str(refused)
     return _unfit_url(server.url, server.headers) if server.url else ""
 
@@ -219,7 +220,7 @@ def _unfit_command(server: McpServer) -> str:
     if server.command_id:
         try:
             mcp_server.command(server.command_id)
-        except FetchRefused as refused:
+        except FetchError as refused:
             return str(refused)
     return ""
 

@@ -10,10 +10,11 @@ from django.core.exceptions import ValidationError
 from django.db.models.functions import Now
 
 from embeddings.queue.enqueue import delete_tasks
+from portal.outbound.addresses import validate_url
+from portal.outbound.errors import FetchError
 from tools.catalogue import embedding_text as embedding
 from tools.catalogue.errors import Invalid
 from tools.catalogue.tools import catalogue_write
-from tools.imports.fetching.http import FetchRefused, host_header
 from tools.imports.syncing.store import INTERVALS, source_write
 from tools.models import McpServer, Schedule, Source, SourceKind, SyncState
 
@@ -69,8 +70,8 @@ def check_address(source: Source, changed: Container[str]) -> None:
     """Where the source is read, and that it can be. Raises Invalid."""
     try:
         if "url" in changed and source.url:
-            host_header(source.url)
-    except FetchRefused as refused:
+            validate_url(source.url)
+    except FetchError as refused:
         raise Invalid({"url": [str(refused)]}) from None
     server: McpServer | None = source.server
     if source.kind == SourceKind.MANUAL:

@@ -9,9 +9,10 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
+from portal.outbound.errors import FetchError
 from portal.tenancy.commands import REFUSED, TenantCommand
 from tools.catalogue.errors import CatalogueError, RemovalsNeedConfirmation
-from tools.imports.fetching import http as fetch
+from tools.imports.fetching.http import fetch_document
 from tools.imports.files.import_export import Conflicts
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing.documents import import_document
@@ -93,8 +94,8 @@ class DocumentCommand(WholeImportCommand):
         if "://" not in where:
             return super().read(where)
         try:
-            return fetch.document(where)
-        except fetch.FetchRefused as error:
+            return fetch_document(where)
+        except FetchError as error:
             self.stop(REFUSED, str(error))
 
     def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:

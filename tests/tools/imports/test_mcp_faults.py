@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from portal.outbound.errors import UNREACHABLE, FetchError
 from tests.tools.imports import mcp_servers
 from tests.tools.imports.documents import parse_mcp_tools
 from tests.tools.imports.mcp_http_server import answering, event, result
@@ -23,9 +24,8 @@ from tests.tools.imports.mcp_servers import (
     over_http,
     plain,
 )
-from tools.imports.fetching.http import UNREACHABLE, FetchRefused
 from tools.imports.fetching.mcp import server as mcp_server
-from tools.imports.fetching.mcp.conversation import MAX_BYTES, mended
+from tools.imports.fetching.mcp.conversation import MAX_BYTES, strip_lone_surrogates
 
 SECRET = "s3cret-v4lue-of-a-key"
 
@@ -39,7 +39,7 @@ def server(settings: Any, tmp_path: Path) -> Any:
         mcp_servers.allow(settings, tmp_path, it={"command": command, **entry})
         try:
             found = mcp_server.from_command("it")
-        except FetchRefused as refused:
+        except FetchError as refused:
             return str(refused)
         return names(found), list(found.warnings)
 
@@ -51,7 +51,7 @@ def asked_over_http(settings: Any, answer: Any, **options: Any) -> Any:
     with answering(settings, answer, **options) as server:
         try:
             found = mcp_server.from_url(server.url, {"Authorization": f"Bearer {SECRET}"})
-        except FetchRefused as refused:
+        except FetchError as refused:
             return str(refused)
         return names(found), list(found.warnings)
 
@@ -84,7 +84,7 @@ def test_an_odd_tool_does_not_hide_the_rest_of_a_live_list_SYN_2(
     ],
 )
 def test_half_a_surrogate_pair_is_left_out_and_nothing_else_SYN_2(written: bytes, read: bytes) -> None:
-    assert mended(written) == read
+    assert strip_lone_surrogates(written) == read
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_case_25_a_refusal_of_the_first_question_is_told_too_SYN_2(settings: Any
 )  # fmt: skip
 def test_case_25_a_server_over_http_that_dies_SYN_2(settings: Any, mode: str, said: str) -> None:
     settings.MCP_SECONDS = 10
-    with over_http(mode, settings) as url, pytest.raises(FetchRefused) as refused:
+    with over_http(mode, settings) as url, pytest.raises(FetchError) as refused:
         mcp_server.from_url(url)
     assert str(refused.value) == said
 
@@ -247,7 +247,7 @@ def test_case_25_a_server_over_http_that_dies_SYN_2(settings: Any, mode: str, sa
 def test_a_closed_port_is_like_a_forbidden_one_SEC_2(settings: Any) -> None:
     port = mcp_servers.free_port()
     settings.IMPORT_ALLOWED_HOSTS = [f"127.0.0.1:{port}"]
-    with pytest.raises(FetchRefused) as refused:
+    with pytest.raises(FetchError) as refused:
         mcp_server.from_url(f"http://127.0.0.1:{port}/mcp")
     assert str(refused.value) == UNREACHABLE
 

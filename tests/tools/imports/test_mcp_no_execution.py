@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
+from portal.outbound.errors import FetchError
 from portal.tenancy.models import Tenant
 from tests.plugin import ROOT
 from tests.tools.imports.mcp_servers import allow
-from tools.imports.fetching.http import FetchRefused
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import DocumentRefused
@@ -153,7 +153,7 @@ def test_s11_an_id_chooses_a_command_and_is_never_one(
     canary = tmp_path / "canary"
     allow(settings, tmp_path, it=["touch", str(canary)])
     asked = asked.replace("CANARY", str(canary))
-    with pytest.raises(FetchRefused, match="There is no MCP command"):
+    with pytest.raises(FetchError, match="There is no MCP command"):
         mcp_server.from_command(asked)
     if asked:
         with pytest.raises(SystemExit):
@@ -166,13 +166,13 @@ def test_s11_an_id_chooses_a_command_and_is_never_one(
     "url", ["stdio:///bin/sh", "file:///bin/sh", "sh -c id", "cmd://touch", "javascript:1", "http+unix://%2Fvar%2Frun%2Fdocker.sock/mcp", "npx://server", "|touch x"]
 )  # fmt: skip
 def test_s11_a_url_is_never_a_command(url: str) -> None:
-    with pytest.raises(FetchRefused, match="Give a URL that starts with http"):
+    with pytest.raises(FetchError, match="Give a URL that starts with http"):
         mcp_server.from_url(url)
 
 
 def test_s11_the_canary_sings_when_a_command_is_allowed(settings: Any, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     allow(settings, tmp_path, it=["touch", str(canary)])
-    with pytest.raises(FetchRefused):
+    with pytest.raises(FetchError):
         mcp_server.from_command("it")
     assert canary.exists()

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from portal.outbound.errors import FetchError
 from tests.tools.imports import mcp_servers
 from tests.tools.imports.mcp_servers import bad, children, names, needs_badserver, open_files, running, soon
-from tools.imports.fetching.http import FetchRefused
 from tools.imports.fetching.mcp import server as mcp_server
 
 FAILING = ("hang", "crash", "diemidlist", "noop", "weirdproto")
@@ -32,7 +32,7 @@ def test_case_25_twenty_tries_leave_no_process_no_zombie_and_no_open_file_SYN_2(
     def try_once(mode: str) -> bool:
         try:
             return names(mcp_server.from_command(mode)) == []
-        except FetchRefused:
+        except FetchError:
             return True
 
     with ThreadPoolExecutor(5) as pool:
@@ -59,7 +59,7 @@ def test_case_25_a_server_that_does_not_end_is_ended_with_all_that_it_started_SY
     mark = f"mark-{tmp_path.name}"
     mcp_servers.allow(settings, tmp_path, it=_stubborn(mark))
     settings.MCP_SECONDS = 1
-    with pytest.raises(FetchRefused, match="did not answer within 1 s"):
+    with pytest.raises(FetchError, match="did not answer within 1 s"):
         mcp_server.from_command("it")
     assert soon(lambda: running(mark), 1) == []
 
@@ -98,5 +98,5 @@ def test_s11_a_server_has_bounds_of_memory_and_files_and_an_empty_folder(
         "print(os.listdir(), *(r.getrlimit(x)[1] for x in (r.RLIMIT_DATA, r.RLIMIT_FSIZE, r.RLIMIT_CORE)), file=sys.stderr)"
     )
     mcp_servers.allow(settings, tmp_path, it=[sys.executable, "-c", code])
-    with pytest.raises(FetchRefused, match=r"\[\] 4000000000 1000000000 0$"):
+    with pytest.raises(FetchError, match=r"\[\] 4000000000 1000000000 0$"):
         mcp_server.from_command("it")

@@ -12,13 +12,13 @@ import psycopg
 import pytest
 from django.core.management import call_command
 
+from portal.outbound.errors import UNREACHABLE, FetchError
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.embeddings.pipeline import Pipeline
 from tests.search.asking import ask
 from tests.tools.imports import mcp_servers
 from tests.tools.imports.mcp_servers import bad, names, needs_badserver, over_http
-from tools.imports.fetching.http import UNREACHABLE, FetchRefused
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.models import Tool
 from tools.web.history.state import tool_history
@@ -64,9 +64,9 @@ def test_case_25_a_server_that_fails_ends_in_time_and_says_which_fault_it_was_SY
 ) -> None:
     allow(server=bad(mode))
     settings.MCP_SECONDS = 2 if mode == "hang" else 10
-    with pytest.raises(FetchRefused, match=said):
+    with pytest.raises(FetchError, match=said):
         mcp_server.from_command("server")
-    with over_http(mode, settings) as url, pytest.raises(FetchRefused, match=said):
+    with over_http(mode, settings) as url, pytest.raises(FetchError, match=said):
         mcp_server.from_url(url)
 
 
@@ -78,14 +78,14 @@ def test_case_25_the_last_words_of_a_server_that_dies_are_told_without_its_secre
         "command": [sys.executable, "-c", "import os, sys; sys.exit('bad key ' + os.environ['SHOP_KEY'])"],
         "environment": ["SHOP_KEY"],
     })  # fmt: skip
-    with pytest.raises(FetchRefused, match="Its last words: Error: TOKEN_PLACEHOLDER is not set"):
+    with pytest.raises(FetchError, match="Its last words: Error: TOKEN_PLACEHOLDER is not set"):
         mcp_server.from_command("crash")
-    with pytest.raises(FetchRefused, match="The server ended before it had answered"):
+    with pytest.raises(FetchError, match="The server ended before it had answered"):
         mcp_server.from_command("cut")
-    with pytest.raises(FetchRefused, match="needs SHOP_KEY"):
+    with pytest.raises(FetchError, match="needs SHOP_KEY"):
         mcp_server.from_command("own")
     monkeypatch.setenv("SHOP_KEY", "hunter2-hunter2")
-    with pytest.raises(FetchRefused, match=r"bad key \*\*\*$"):
+    with pytest.raises(FetchError, match=r"bad key \*\*\*$"):
         mcp_server.from_command("own")
 
 
@@ -100,18 +100,18 @@ def test_case_23_chatter_on_stdout_is_a_warning_that_names_the_first_line_SYN_2(
 
 
 def test_only_commands_of_the_allow_list_are_started_SEC_2(allow: Any, settings: Any, tmp_path: Path) -> None:
-    with pytest.raises(FetchRefused, match="none is allowed here"):
+    with pytest.raises(FetchError, match="none is allowed here"):
         mcp_server.from_command("time")
     allow(time=["no-such-program"])
-    with pytest.raises(FetchRefused, match="there is time"):
+    with pytest.raises(FetchError, match="there is time"):
         mcp_server.from_command("/bin/sh")
-    with pytest.raises(FetchRefused, match="cannot be started: No such file"):
+    with pytest.raises(FetchError, match="cannot be started: No such file"):
         mcp_server.from_command("time")
     for wrong in ("[]", "{", '{"a": {"command": "sh -c x"}}', '{"a": {"command": []}}', '{"a": {}}'):
         path = tmp_path / "wrong.json"
         path.write_text(wrong)
         settings.MCP_COMMANDS_FILE = str(path)
-        with pytest.raises(FetchRefused, match="MCP_COMMANDS_FILE cannot be used"):
+        with pytest.raises(FetchError, match="MCP_COMMANDS_FILE cannot be used"):
             mcp_server.from_command("a")
 
 
@@ -119,7 +119,7 @@ def test_a_server_sees_none_of_the_portals_secrets_SEC_2(allow: Any, monkeypatch
     monkeypatch.setenv("SECRET_KEY", "the-portals-own")
     dump = "import os, sys; sys.exit(' '.join(sorted(os.environ)))"
     allow(server=[sys.executable, "-c", dump])
-    with pytest.raises(FetchRefused) as refused:
+    with pytest.raises(FetchError) as refused:
         mcp_server.from_command("server")
     assert "PATH" in str(refused.value)
     for name in ("SECRET_KEY", "DATABASE", "REDIS"):
@@ -131,7 +131,7 @@ def test_a_server_sees_none_of_the_portals_secrets_SEC_2(allow: Any, monkeypatch
     ["http://127.0.0.1:9/mcp", "http://localhost/mcp", "http://169.254.169.254/mcp", "http://[::1]/mcp", "http://0.0.0.0/mcp"],
 )  # fmt: skip
 def test_a_forbidden_address_is_not_connected_to_SEC_2(url: str) -> None:
-    with pytest.raises(FetchRefused) as refused:
+    with pytest.raises(FetchError) as refused:
         mcp_server.from_url(url)
     assert str(refused.value) == UNREACHABLE
 

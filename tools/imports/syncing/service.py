@@ -13,12 +13,12 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
+from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from tools.catalogue import servers
 from tools.catalogue.errors import Outgrown, SyncFailed, WrongSyncState
-from tools.imports.fetching import http as fetch
 from tools.imports.fetching import sandbox
-from tools.imports.fetching.http import FetchRefused
+from tools.imports.fetching.http import fetch_document
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 from tools.imports.syncing.apply import Progress, check_removals, removals, write
@@ -107,7 +107,7 @@ def plan_source(*, tenant_id: UUID, source_id: UUID, actor: str) -> Sync:
     try:
         raw, name, warnings = read_source(source)
         document = parsed(source.kind, raw, name, warnings)
-    except (FetchRefused, DocumentRefused) as error:
+    except (FetchError, DocumentRefused) as error:
         with tenant_context(tenant_id), source_write(source.slug, actor):
             note_failure(_still_there(source), str(error), actor)
         raise SyncFailed(str(error)) from error
@@ -161,18 +161,16 @@ def _is_still_the_plan(waiting: Sync, plan: Plan) -> bool:
 
 def read_source(source: Source, *, seconds: float | None = None) -> tuple[bytes, str, Sequence[str]]:
     """The document as it stands now where the source says; its name, and what was odd on the way. `seconds` is for who cannot
-    wait as long as a job can. Raises FetchRefused."""
+    wait as long as a job can. Raises FetchError."""
     if source.server is not None:
         found = servers.ask(source.server, seconds=seconds)
         return found.raw, source.server.slug, found.warnings
     if not source.url:
-        raise FetchRefused(
-            "The source has no address to be read from: import its document, or give it a URL."
-        )
+        raise FetchError("The source has no address to be read from: import its document, or give it a URL.")
     if source.kind == SourceKind.MCP:
         found = mcp_server.from_url(source.url, seconds=seconds)
         return found.raw, source.url, found.warnings
-    return fetch.document(source.url, seconds=seconds), source.url, ()
+    return fetch_document(source.url, seconds=seconds), source.url, ()
 
 
 def parsed(

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
+from portal.outbound.errors import FetchError
 from portal.tenancy.commands import REFUSED
 from portal.tenancy.context import tenant_context
 from tools.catalogue import servers
 from tools.catalogue.errors import CatalogueError
-from tools.imports.fetching.http import FetchRefused
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.fetching.mcp.server import ToolList
 from tools.imports.syncing.documents import slug_of
@@ -74,6 +74,6 @@ class Command(WholeImportCommand):
                 return servers.ask(known)
             if options["command_id"]:
                 return mcp_server.from_command(options["command_id"])
-        except FetchRefused as error:
+        except FetchError as error:
             self.stop(REFUSED, str(error))
         return ToolList(self.read(options["file"]), ())

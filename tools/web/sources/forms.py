@@ -9,8 +9,9 @@ from django import forms
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
+from portal.outbound.addresses import MAX_URL, validate_url
+from portal.outbound.errors import FetchError
 from tools.catalogue import servers, sources
-from tools.imports.fetching.http import MAX_URL, FetchRefused, host_header
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.models import DOCUMENT_KINDS, McpServer, Schedule, Source, SourceKind
 from tools.models.server import SLUG_PATTERN
@@ -21,8 +22,8 @@ _SLUG_ERRORS = {"invalid": "Use lower-case letters, digits, dots, dashes and und
 
 def _may_be_asked(url: str) -> None:
     try:
-        host_header(url)
-    except FetchRefused as refused:
+        validate_url(url)
+    except FetchError as refused:
         raise ValidationError(str(refused)) from None
 
 
@@ -255,5 +256,5 @@ def _allowed_commands() -> tuple[list[str], str]:
     """The ids of the allow list, and what is wrong with the list."""
     try:
         return sorted(mcp_server.commands()), ""
-    except FetchRefused as error:
+    except FetchError as error:
         return [], str(error)

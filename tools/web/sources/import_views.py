@@ -14,13 +14,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect
 
+from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue import servers
 from tools.catalogue.errors import CatalogueError
-from tools.imports.fetching import http as fetch
 from tools.imports.fetching import sandbox
-from tools.imports.fetching.http import FetchRefused
+from tools.imports.fetching.http import fetch_document
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
@@ -60,7 +60,7 @@ def import_page(request: PageRequest) -> HttpResponse:
                 there = reverse("sync", args=[sync.source_id, sync.pk])
                 return HttpResponseClientRedirect(there) if request.htmx else redirect(there)
             tested = _test(request, form.cleaned_data)
-        except (DocumentRefused, FetchRefused, CatalogueError) as error:
+        except (DocumentRefused, FetchError, CatalogueError) as error:
             form.add_error(None, str(error))
     context = {"form": form, **(tested or {})}
     name = "sources/import.html#report" if request.htmx else "sources/import.html"
@@ -69,12 +69,12 @@ def import_page(request: PageRequest) -> HttpResponse:
 
 
 def _read(given: dict[str, Any], seconds: float) -> _Given:
-    """Takes at most `seconds`. Raises FetchRefused."""
+    """Takes at most `seconds`. Raises FetchError."""
     upload: UploadedFile[bytes] | None = given["document"]
     if upload is not None:
         return _Given(upload.read(), upload.name or "document", given["kind"])
     if given["url"]:
-        return _Given(fetch.document(given["url"], seconds=seconds), given["url"], given["kind"])
+        return _Given(fetch_document(given["url"], seconds=seconds), given["url"], given["kind"])
     if given["server"]:
         server: McpServer = given["server"]
         found = servers.ask(server, seconds=seconds)
@@ -91,7 +91,7 @@ def _rest(begun: float) -> float:
 
 
 def _plan(request: PageRequest, given: dict[str, Any]) -> Sync:
-    """Raises DocumentRefused, FetchRefused, CatalogueError."""
+    """Raises DocumentRefused, FetchError, CatalogueError."""
     begun = time.monotonic()
     read = _read(given, syncs.REQUEST_SECONDS)
     return syncs.plan_document(

@@ -18,15 +18,15 @@ _ESCAPE = re.compile(
 )
 
 
-class Refused(Exception):
+class SessionError(Exception):
     """There is no list; the message is for the operator."""
 
 
-class TooSlow(Refused):
+class SessionTimeout(SessionError):
     """Its time was up."""
 
 
-class Masks:
+class Redactor:
     """Takes values out of texts: those that the server was given, and the words that they are made of."""
 
     def __init__(self, values: Iterable[str]) -> None:
@@ -47,10 +47,10 @@ class Masks:
 
 
 @dataclass(slots=True)
-class Wire:
-    """One conversation. `masks` take out every value that the server was given."""
+class Conversation:
+    """One conversation. `redact` takes out every value that the server was given."""
 
-    masks: Masks
+    redact: Redactor
     left: int = MAX_BYTES
     stray: int = 0  # lines that are no messages
     first_stray: str = ""
@@ -59,21 +59,21 @@ class Wire:
     status: int = 0  # of HTTP, where it was a refusal
     last_words: bytes = b""  # the end of what a process wrote to its standard error
     # Kept beside being raised, since the SDK takes some errors for the end of a stream.
-    fault: Refused | None = field(default=None)
+    fault: SessionError | None = field(default=None)
 
     def heard(self, data: bytes) -> None:
-        """Counts what the server said. Raises Refused beyond MAX_BYTES."""
+        """Counts what the server said. Raises SessionError beyond MAX_BYTES."""
         self.left -= len(data)
         if self.left < 0:
             self.fault = too_large()
             raise self.fault
 
 
-def too_large() -> Refused:
-    return Refused(f"The server's answer is larger than {MAX_BYTES // 1_000_000} MB.")
+def too_large() -> SessionError:
+    return SessionError(f"The server's answer is larger than {MAX_BYTES // 1_000_000} MB.")
 
 
-def mended(line: bytes) -> bytes:
+def strip_lone_surrogates(line: bytes) -> bytes:
     """JSON without half surrogate pairs, which its reader refuses: one in a description would hide the whole list."""
     if b"\\u" not in line:
         return line

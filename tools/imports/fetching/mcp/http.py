@@ -12,8 +12,13 @@ import httpcore2
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from portal.outbound.addresses import judged
-from tools.imports.fetching.mcp.conversation import MAX_BYTES, Refused, Wire, mended
+from portal.outbound.addresses import resolve_allowed_address
+from tools.imports.fetching.mcp.conversation import (
+    MAX_BYTES,
+    Conversation,
+    SessionError,
+    strip_lone_surrogates,
+)
 
 _CONNECT_SECONDS = 10.0
 
@@ -21,8 +26,8 @@ _CONNECT_SECONDS = 10.0
 class _GuardedBackend(httpcore2.AsyncNetworkBackend):
     """Opens sockets to public addresses and to the allowed hosts only."""
 
-    def __init__(self, allowed: list[str], wire: Wire) -> None:
-        self._allowed, self._wire = allowed, wire
+    def __init__(self, allowed: list[str], conversation: Conversation) -> None:
+        self._allowed, self._conversation = allowed, conversation
         self._backend = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
@@ -33,9 +38,11 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        address = await anyio.to_thread.run_sync(lambda: judged(host, port, allowed=self._allowed))
+        address = await anyio.to_thread.run_sync(
+            lambda: resolve_allowed_address(host, port, allowed=self._allowed)
+        )
         stream = await self._backend.connect_tcp(address, port, timeout, local_address, socket_options)
-        self._wire.reached = True
+        self._conversation.reached = True
         return stream
 
     async def sleep(self, seconds: float) -> None:
@@ -45,55 +52,57 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
 class _Body(httpx2.AsyncByteStream):
     """A body line by line, counted and mended."""
 
-    def __init__(self, stream: Any, wire: Wire) -> None:
-        self._stream, self._wire = stream, wire
+    def __init__(self, stream: Any, conversation: Conversation) -> None:
+        self._stream, self._conversation = stream, conversation
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         begun: list[bytes] = []
         async for chunk in self._stream:
-            self._wire.heard(chunk)
+            self._conversation.heard(chunk)
             whole, end, rest = chunk.rpartition(b"\n")
             if end:
-                yield mended(b"".join((*begun, whole, end)))
+                yield strip_lone_surrogates(b"".join((*begun, whole, end)))
                 begun.clear()
             begun.append(rest)
-        yield mended(b"".join(begun))
+        yield strip_lone_surrogates(b"".join(begun))
 
     async def aclose(self) -> None:
         await self._stream.aclose()
 
 
 class _Transport(httpx2.AsyncHTTPTransport):
-    """Answers as the wire hears them."""
+    """Answers as the conversation hears them."""
 
-    def __init__(self, allowed: list[str], wire: Wire) -> None:
+    def __init__(self, allowed: list[str], conversation: Conversation) -> None:
         super().__init__(trust_env=False)
-        self._wire = wire
+        self._conversation = conversation
         # The transport has no parameter for it; its pool is all that opens sockets.
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=ssl.create_default_context(), network_backend=_GuardedBackend(allowed, wire)
+            ssl_context=ssl.create_default_context(), network_backend=_GuardedBackend(allowed, conversation)
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)
         if request.method == "POST" and response.status_code >= 400:
-            self._wire.status = response.status_code
+            self._conversation.status = response.status_code
         if response.headers.get("content-encoding", "identity") != "identity":
             # A small answer could grow beyond every limit when unpacked.
-            self._wire.fault = Refused("The server compressed its answer, although it was asked not to.")
-            raise self._wire.fault
-        response.stream = _Body(response.stream, self._wire)
+            self._conversation.fault = SessionError(
+                "The server compressed its answer, although it was asked not to."
+            )
+            raise self._conversation.fault
+        response.stream = _Body(response.stream, self._conversation)
         return response
 
 
 @asynccontextmanager
 async def streamable_http(
-    url: str, headers: dict[str, str], allowed: list[str], wire: Wire
+    url: str, headers: dict[str, str], allowed: list[str], conversation: Conversation
 ) -> AsyncIterator[Any]:
-    """The streams of a session with the server at `url`; `allowed` as `judged` takes it."""
+    """The streams of a session with the server at `url`; `allowed` as `resolve_allowed_address` takes it."""
     async with (
         httpx2.AsyncClient(
-            transport=_Transport(allowed, wire),
+            transport=_Transport(allowed, conversation),
             headers={**headers, "Accept-Encoding": "identity"},
             # A slow start is no fault; the session as a whole has its time.
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),

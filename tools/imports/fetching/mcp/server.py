@@ -21,7 +21,8 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 
-from tools.imports.fetching.http import UNREACHABLE, FetchRefused, InvalidTarget, TooSlow, host_header
+from portal.outbound.addresses import validate_url
+from portal.outbound.errors import UNREACHABLE, FetchError, FetchTimeout, InvalidTarget
 
 # Beyond its own time the child may need some to end the server: SDK and system give it a few seconds each.
 _SECONDS_TO_END = 15
@@ -39,13 +40,13 @@ class ToolList:
 
 def from_url(url: str, headers: Mapping[str, str] | None = None, *, seconds: float | None = None) -> ToolList:
     """The tools of a server over streamable HTTP, which is sent these headers. `seconds` is less than MCP_SECONDS for who
-    cannot wait so long. Raises FetchRefused."""
-    host_header(url)
+    cannot wait so long. Raises FetchError."""
+    validate_url(url)
     return _ask({"url": url, "headers": dict(headers or {}), "environment": {}}, seconds)
 
 
 def from_command(command_id: str, *, seconds: float | None = None) -> ToolList:
-    """The tools of a server that is started for this, over stdio. Raises FetchRefused."""
+    """The tools of a server that is started for this, over stdio. Raises FetchError."""
     chosen = command(command_id)
     missing = [name for name in chosen["environment"] if name not in os.environ]
     if missing:
@@ -107,16 +108,16 @@ def _ask(way: dict[str, Any], seconds: float | None) -> ToolList:
         try:
             out, _ = child.communicate(json.dumps(asked).encode(), seconds + _SECONDS_TO_END)
         except subprocess.TimeoutExpired:
-            raise TooSlow(f"The server did not answer within {seconds:g} s.") from None
+            raise FetchTimeout(f"The server did not answer within {seconds:g} s.") from None
         finally:
             if child.returncode is None:
                 # The child and the server that it has started, which are one group.
                 os.killpg(child.pid, signal.SIGKILL)
     if child.returncode == 3:
-        raise FetchRefused(out.decode())
+        raise FetchError(out.decode())
     if child.returncode == 4:
-        raise TooSlow(out.decode())
+        raise FetchTimeout(out.decode())
     if child.returncode:
-        raise FetchRefused("The server's answer could not be read within the limits of memory and time.")
+        raise FetchError("The server's answer could not be read within the limits of memory and time.")
     warnings, _, raw = out.partition(b"\n")
     return ToolList(raw, tuple(json.loads(warnings)))

@@ -27,8 +27,15 @@ from mcp.shared.message import SessionMessage
 from mcp.types import Implementation, JSONRPCNotification
 from pydantic import ValidationError
 
-from portal.outbound.addresses import Forbidden
-from tools.imports.fetching.mcp.conversation import MAX_BYTES, Masks, Refused, TooSlow, Wire, too_large
+from portal.outbound.addresses import AddressNotAllowed
+from tools.imports.fetching.mcp.conversation import (
+    MAX_BYTES,
+    Conversation,
+    Redactor,
+    SessionError,
+    SessionTimeout,
+    too_large,
+)
 from tools.imports.fetching.mcp.http import streamable_http
 from tools.imports.fetching.mcp.stdio import end_all_descendants, own_all_descendants, stdio
 from tools.imports.formats.specs import JsonObject
@@ -52,13 +59,13 @@ _CLIENT = Implementation(name="tool-portal", version="1")
 class _Listening(ObjectReceiveStream[SessionMessage | Exception]):
     """A server's messages in the order in which they came, which is the order in which its list changed."""
 
-    def __init__(self, stream: Any, wire: Wire) -> None:
-        self._stream, self._wire = stream, wire
+    def __init__(self, stream: Any, conversation: Conversation) -> None:
+        self._stream, self._conversation = stream, conversation
 
     async def receive(self) -> SessionMessage | Exception:
         item: SessionMessage | Exception = await self._stream.receive()
         if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCNotification):
-            self._wire.changes += item.message.method == "notifications/tools/list_changed"
+            self._conversation.changes += item.message.method == "notifications/tools/list_changed"
         return item
 
     async def aclose(self) -> None:
@@ -66,13 +73,15 @@ class _Listening(ObjectReceiveStream[SessionMessage | Exception]):
 
 
 @asynccontextmanager
-async def _streams(connection: JsonObject, wire: Wire) -> AsyncIterator[Any]:
+async def _streams(connection: JsonObject, conversation: Conversation) -> AsyncIterator[Any]:
     if url := connection.get("url"):
         _bound_memory()
-        async with streamable_http(url, connection["headers"], connection["allowed_hosts"], wire) as streams:
+        async with streamable_http(
+            url, connection["headers"], connection["allowed_hosts"], conversation
+        ) as streams:
             yield streams
         return
-    async with stdio(connection["command"], connection["environment"], wire) as streams:
+    async with stdio(connection["command"], connection["environment"], conversation) as streams:
         # The server's answer is read in this process; the server itself has begun and is not bound by this.
         _bound_memory()
         yield streams
@@ -82,20 +91,20 @@ def _bound_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
-async def read_list(connection: JsonObject, wire: Wire) -> JsonObject:
-    """{serverInfo, protocolVersion, pages}. Raises Refused, and whatever the SDK makes of a server's faults."""
-    async with _streams(connection, wire) as (read, write):
-        dispatcher = JSONRPCDispatcher(_Listening(read, wire), write)
+async def read_list(connection: JsonObject, conversation: Conversation) -> JsonObject:
+    """{serverInfo, protocolVersion, pages}. Raises SessionError, and whatever the SDK makes of a server's faults."""
+    async with _streams(connection, conversation) as (read, write):
+        dispatcher = JSONRPCDispatcher(_Listening(read, conversation), write)
         async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
             try:
                 started = await session.initialize()
             except ValidationError:
-                raise Refused("The server's first answer is not one that MCP knows.") from None
+                raise SessionError("The server's first answer is not one that MCP knows.") from None
             except RuntimeError as error:
-                raise Refused(f"{one_line(wire.masks(str(error)), limit=300)}.") from None
+                raise SessionError(f"{one_line(conversation.redact(str(error)), limit=300)}.") from None
             pages: list[JsonObject] = [{"tools": []}]
             if started.capabilities.tools is not None:
-                pages = await _one_list(dispatcher, started.protocol_version, wire)
+                pages = await _one_list(dispatcher, started.protocol_version, conversation)
             return {
                 "serverInfo": started.server_info.model_dump(mode="json", by_alias=True, exclude_none=True),
                 "protocolVersion": started.protocol_version,
@@ -103,23 +112,27 @@ async def read_list(connection: JsonObject, wire: Wire) -> JsonObject:
             }
 
 
-async def _one_list(dispatcher: JSONRPCDispatcher[Any], version: str, wire: Wire) -> list[JsonObject]:
+async def _one_list(
+    dispatcher: JSONRPCDispatcher[Any], version: str, conversation: Conversation
+) -> list[JsonObject]:
     """All pages of one list: read anew when the server says that it changed between two of them."""
     for _ in range(MAX_READINGS):
-        before = wire.changes
+        before = conversation.changes
         try:
-            pages = await _all_pages(dispatcher, version, wire)
-        except Refused:
+            pages = await _all_pages(dispatcher, version, conversation)
+        except SessionError:
             # A cursor of the old list may be none of the new one.
-            if wire.changes == before:
+            if conversation.changes == before:
                 raise
         else:
-            if len(pages) == 1 or wire.changes == before:
+            if len(pages) == 1 or conversation.changes == before:
                 return pages
-    raise Refused("The server's list changed each time while it was read. Try again later.")
+    raise SessionError("The server's list changed each time while it was read. Try again later.")
 
 
-async def _all_pages(dispatcher: JSONRPCDispatcher[Any], version: str, wire: Wire) -> list[JsonObject]:
+async def _all_pages(
+    dispatcher: JSONRPCDispatcher[Any], version: str, conversation: Conversation
+) -> list[JsonObject]:
     """Asked below the SDK's session, whose types refuse a whole list for one odd tool in it."""
     pages: list[JsonObject] = []
     cursors: set[str] = set()
@@ -130,18 +143,20 @@ async def _all_pages(dispatcher: JSONRPCDispatcher[Any], version: str, wire: Wir
                 "tools/list", parameters, {"headers": {"mcp-protocol-version": version}}
             )
         except MCPError as error:
-            if wire.status or error.error.code == _CONNECTION_CLOSED:
+            if conversation.status or error.error.code == _CONNECTION_CLOSED:
                 raise
             what = f"Page {len(pages) + 1} of the list" if pages else "The list"
-            raise Refused(f"{what} was answered with an error: {_said(error, wire)}.") from None
+            raise SessionError(f"{what} was answered with an error: {_said(error, conversation)}.") from None
         pages.append(page)
         cursor = page.get("nextCursor")
         if not cursor:
             return pages
         if not isinstance(cursor, str):
-            raise Refused(f"Page {len(pages)} of the list names the next one by something that is no text.")
+            raise SessionError(
+                f"Page {len(pages)} of the list names the next one by something that is no text."
+            )
         if cursor in cursors or len(pages) >= MAX_PAGES:
-            raise Refused(
+            raise SessionError(
                 f"The list does not end: after {len(pages)} pages its next one is one that was read already."
                 if cursor in cursors
                 else f"The list has more than {MAX_PAGES} pages."
@@ -150,11 +165,11 @@ async def _all_pages(dispatcher: JSONRPCDispatcher[Any], version: str, wire: Wir
         parameters = {"cursor": cursor}
 
 
-def _said(error: MCPError, wire: Wire) -> str:
+def _said(error: MCPError, conversation: Conversation) -> str:
     if error.error.code == _PARSE_ERROR:
         # The SDK's words for it hold a piece of the answer, which may be half of a secret.
         return f"it is no JSON that can be read ({_PARSE_ERROR})"
-    return f"{one_line(wire.masks(error.error.message), limit=300)} ({error.error.code})"
+    return f"{one_line(conversation.redact(error.error.message), limit=300)} ({error.error.code})"
 
 
 def _causes(error: BaseException) -> Iterable[BaseException]:
@@ -169,41 +184,43 @@ def _causes(error: BaseException) -> Iterable[BaseException]:
         yield from _causes(error.__context__)
 
 
-def _refused(error: BaseException, connection: JsonObject, wire: Wire) -> Refused:
-    if wire.fault is not None:
-        return wire.fault
+def _refused(error: BaseException, connection: JsonObject, conversation: Conversation) -> SessionError:
+    if conversation.fault is not None:
+        return conversation.fault
     causes = list(_causes(error))
     for cause in causes:
-        if isinstance(cause, Refused):
+        if isinstance(cause, SessionError):
             return cause
         if isinstance(cause, MemoryError):
             return too_large()
         if connection.get("url") and isinstance(
             cause,
-            Forbidden
+            AddressNotAllowed
             | httpx2.InvalidURL
             | httpx2.NetworkError
             | httpx2.ConnectTimeout
             | httpcore2.NetworkError,
         ):
-            return Refused(connection["unreachable"])
+            return SessionError(connection["unreachable"])
     errors = [cause for cause in causes if isinstance(cause, MCPError)]
-    if wire.status:
-        hint = " Check the headers that it is sent." if wire.status in {401, 403} else ""
-        return Refused(f"The server answered {wire.status} instead of the list.{hint}")
+    if conversation.status:
+        hint = " Check the headers that it is sent." if conversation.status in {401, 403} else ""
+        return SessionError(f"The server answered {conversation.status} instead of the list.{hint}")
     for one in errors:
         if one.error.code != _CONNECTION_CLOSED:
-            return Refused(f"The server refused: {_said(one, wire)}.")
+            return SessionError(f"The server refused: {_said(one, conversation)}.")
     if any(isinstance(cause, TimeoutError) for cause in causes):
-        if connection.get("url") and not wire.reached:
-            return Refused(connection["unreachable"])
-        return TooSlow(f"The server did not answer within {connection['seconds']:g} s.{_last_words(wire)}")
-    return Refused(f"The server ended before it had answered.{_last_words(wire)}")
+        if connection.get("url") and not conversation.reached:
+            return SessionError(connection["unreachable"])
+        return SessionTimeout(
+            f"The server did not answer within {connection['seconds']:g} s.{_last_words(conversation)}"
+        )
+    return SessionError(f"The server ended before it had answered.{_last_words(conversation)}")
 
 
-def _last_words(wire: Wire) -> str:
+def _last_words(conversation: Conversation) -> str:
     """What the server wrote last to its standard error, without the values that it was given."""
-    text = wire.masks(wire.last_words.decode(errors="replace"))
+    text = conversation.redact(conversation.last_words.decode(errors="replace"))
     lines = [one_line(without_controls(line)[0], limit=_LAST_WORDS) for line in text.splitlines()]
     shown = " / ".join([line for line in lines if line][-3:])
     return f" Its last words: {cut(shown, _LAST_WORDS)}" if shown else ""
@@ -222,14 +239,14 @@ def _as_document(found: JsonObject) -> str:
 def main() -> int:
     connection: JsonObject = json.load(sys.stdin)
     headers, environment = connection["headers"], connection["environment"]
-    wire = Wire(Masks([*headers.values(), *environment.values()]))
-    secrets = Masks(
+    conversation = Conversation(Redactor([*headers.values(), *environment.values()]))
+    secrets = Redactor(
         [*headers.values(), *(value for name, value in environment.items() if _SECRET_NAME.search(name))]
     )
 
     async def within_the_time() -> JsonObject:
         with anyio.fail_after(connection["seconds"]):
-            return await read_list(connection, wire)
+            return await read_list(connection, conversation)
 
     own_all_descendants()
     for limit, most in _LIMITS.items():
@@ -237,17 +254,17 @@ def main() -> int:
     try:
         said = _as_document(anyio.run(within_the_time))
     except BaseException as error:  # noqa: BLE001 - whatever the SDK raises, in groups or alone, becomes a sentence
-        refused = _refused(error, connection, wire)
+        refused = _refused(error, connection, conversation)
         sys.stdout.buffer.write(str(refused).encode(errors="replace"))
-        return TOO_SLOW if isinstance(refused, TooSlow) else REFUSED
+        return TOO_SLOW if isinstance(refused, SessionTimeout) else REFUSED
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         end_all_descendants()
     document = secrets(said)
     warnings = []
-    if wire.stray:
+    if conversation.stray:
         warnings.append(
-            f"The server wrote {wire.stray:,} other lines among its answers; the first: {wire.first_stray}"
+            f"The server wrote {conversation.stray:,} other lines among its answers; the first: {conversation.first_stray}"
         )
     if document != said:
         warnings.append(

@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from tools.imports.fetching.mcp.conversation import Refused, Wire, mended
+from tools.imports.fetching.mcp.conversation import Conversation, SessionError, strip_lone_surrogates
 from tools.imports.formats.texts import one_line, without_controls
 
 _SECONDS_TO_END = 1.0  # for each of: by itself, once its input is closed; when told to; when killed
@@ -64,20 +64,22 @@ def _children() -> Iterator[int]:
 
 
 @asynccontextmanager
-async def stdio(command: list[str], environment: dict[str, str], wire: Wire) -> AsyncIterator[Streams]:
-    """The streams of a session with the server that `command` starts, in an empty folder. Raises Refused."""
+async def stdio(
+    command: list[str], environment: dict[str, str], conversation: Conversation
+) -> AsyncIterator[Streams]:
+    """The streams of a session with the server that `command` starts, in an empty folder. Raises SessionError."""
     with tempfile.TemporaryDirectory(prefix="mcp-", ignore_cleanup_errors=True) as folder:
         try:
             process = await anyio.open_process(command, env={**os.environ, **environment}, cwd=folder)
         except (OSError, ValueError) as error:
             said = getattr(error, "strerror", None) or error
-            raise Refused(f"The server cannot be started: {said}.") from None
+            raise SessionError(f"The server cannot be started: {said}.") from None
         heard, to_read = anyio.create_memory_object_stream[SessionMessage | Exception]()
         to_write, said_by_us = anyio.create_memory_object_stream[SessionMessage]()
         try:
             async with anyio.create_task_group() as tasks, to_read, to_write:
-                tasks.start_soon(_keep_last_words, process.stderr, wire)
-                tasks.start_soon(_read, process.stdout, heard, wire)
+                tasks.start_soon(_keep_last_words, process.stderr, conversation)
+                tasks.start_soon(_read, process.stdout, heard, conversation)
                 tasks.start_soon(_write, process.stdin, said_by_us)
                 yield to_read, to_write
                 tasks.cancel_scope.cancel()
@@ -85,21 +87,21 @@ async def stdio(command: list[str], environment: dict[str, str], wire: Wire) -> 
             with anyio.CancelScope(shield=True):
                 await _end(process)
                 with anyio.move_on_after(_SECONDS_TO_END):
-                    await _keep_last_words(process.stderr, wire)  # what it wrote as it ended
+                    await _keep_last_words(process.stderr, conversation)  # what it wrote as it ended
 
 
-async def _read(stdout: Any, heard: Any, wire: Wire) -> None:
+async def _read(stdout: Any, heard: Any, conversation: Conversation) -> None:
     async with heard:
-        async for line in _lines(stdout, wire):
-            if message := _message(line, wire):
+        async for line in _lines(stdout, conversation):
+            if message := _message(line, conversation):
                 with suppress(anyio.BrokenResourceError):
                     await heard.send(message)
 
 
-async def _lines(stdout: Any, wire: Wire) -> AsyncIterator[bytes]:
+async def _lines(stdout: Any, conversation: Conversation) -> AsyncIterator[bytes]:
     begun: list[bytes] = []
     async for chunk in stdout:
-        wire.heard(chunk)
+        conversation.heard(chunk)
         *whole, rest = chunk.split(b"\n")
         for line in whole:
             yield b"".join((*begun, line))
@@ -107,24 +109,26 @@ async def _lines(stdout: Any, wire: Wire) -> AsyncIterator[bytes]:
         begun.append(rest)
 
 
-def _message(line: bytes, wire: Wire) -> SessionMessage | None:
-    """The message of a line, also behind chatter that had no line end; other lines are counted. Raises Refused for an
+def _message(line: bytes, conversation: Conversation) -> SessionMessage | None:
+    """The message of a line, also behind chatter that had no line end; other lines are counted. Raises SessionError for an
     answer that cannot be read, since nothing else would come."""
     chatter, brace, rest = line.partition(b"{")
     message = None
     if brace:
         try:
             message = SessionMessage(
-                jsonrpc_message_adapter.validate_json(mended(brace + rest), by_name=False)
+                jsonrpc_message_adapter.validate_json(strip_lone_surrogates(brace + rest), by_name=False)
             )
         except ValidationError as error:
             if b'"jsonrpc"' in rest and not chatter.strip():
-                raise Refused(f"The server's answer cannot be read: {error.errors()[0]['msg']}.") from None
+                raise SessionError(
+                    f"The server's answer cannot be read: {error.errors()[0]['msg']}."
+                ) from None
     if message is None or chatter.strip():
-        wire.stray += 1
-        if not wire.first_stray:
-            text = wire.masks((chatter if message else line)[:10_000].decode(errors="replace"))
-            wire.first_stray = one_line(without_controls(text)[0], limit=200)
+        conversation.stray += 1
+        if not conversation.first_stray:
+            text = conversation.redact((chatter if message else line)[:10_000].decode(errors="replace"))
+            conversation.first_stray = one_line(without_controls(text)[0], limit=200)
     return message
 
 
@@ -136,10 +140,10 @@ async def _write(stdin: Any, said_by_us: Any) -> None:
             await stdin.send(text.encode() + b"\n")
 
 
-async def _keep_last_words(stderr: Any, wire: Wire) -> None:
+async def _keep_last_words(stderr: Any, conversation: Conversation) -> None:
     with suppress(anyio.ClosedResourceError):
         async for chunk in stderr:
-            wire.last_words = (wire.last_words + chunk)[-_LAST_WORDS:]
+            conversation.last_words = (conversation.last_words + chunk)[-_LAST_WORDS:]
 
 
 async def _end(process: Process) -> None:

@@ -1,0 +1,19 @@
+"""Why nothing could be fetched; every message is a sentence for the operator. Callers turn the class into a status."""
+
+from __future__ import annotations
+
+
+class FetchError(Exception):
+    """The server gave no usable answer."""
+
+
+class InvalidTarget(FetchError):
+    """The URL, header or command is not one that may be called; no connection was opened."""
+
+
+class FetchTimeout(FetchError):
+    """The server was reached and did not answer in time."""
+
+
+# One sentence for a forbidden, a closed and a filtered address: the difference would map a private network.
+UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."
