@@ -69,7 +69,7 @@ soak: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the tests 
 	@PORTAL_TEST_SCALE=10 $(BIN)/python -m pytest -n 2
 
 schemathesis: $(VENV)/.dev $(VENV)/.model ## send at least 5,000 generated requests to the API
-	@PORTAL_TEST_SCALE=8 $(BIN)/python -m pytest tests/contract/test_generated.py
+	@PORTAL_TEST_SCALE=8 $(BIN)/python -m pytest tests/contract/test_generated_requests.py
 
 ##@ Measure
 .PHONY: bench bench-quality

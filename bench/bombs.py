@@ -1,6 +1,6 @@
 """What hostile documents cost everybody else (S10): `python -m bench.bombs` writes bench/results/bombs.json.
 
-One client searches, one question after the other, while another uploads the bombs of tests/tools/imports/bombs.py, each
+One client searches, one question after the other, while another uploads the bombs of tests/support/imports/bombs.py, each
 refused before the next is sent. The floor is the same searching alone, in rounds that alternate. Milliseconds as the
 client sees them; `refused_s` are seconds from a bomb's first byte to its answer.
 """
@@ -24,7 +24,7 @@ from bench.latency import load, ok, timed, vacuum
 from bench.quality import percentile
 from bench.results import write
 from bench.stack import Client, Stack, stack
-from tests.tools.imports.bombs import REFUSED
+from tests.support.imports.bombs import REFUSED
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 SEARCHES = int(os.environ.get("BENCH_SEARCHES", "300"))

@@ -6,30 +6,27 @@ Tenants are made by the owner's login, as in the product; everything else runs a
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import psycopg
 import pytest
-from django.contrib.auth import get_user_model
-from django.db import connection, connections
+from django.db import connection
 from django.test import Client
 from rest_framework.test import APIClient
 
+from embeddings import providers, slots
 from portal.tenancy.context import tenant_context
-from portal.tenancy.keys import create_api_key
-from portal.tenancy.models import Membership, Role, Scope, Tenant
+from portal.tenancy.models import Role, Tenant
+from tests.support.clients import make_api, make_client
+from tests.support.database import real_commits
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.servers.http_server import Handler
 from tools.catalogue import tools as services
 from tools.models import Tool
-
-SCALE = float(os.environ.get("PORTAL_TEST_SCALE", "1"))
-
-
-def scaled(count: int) -> int:
-    """A count of a test, times PORTAL_TEST_SCALE (`make soak` sets 10)."""
-    return max(1, int(count * SCALE))
 
 
 @pytest.fixture
@@ -88,24 +85,6 @@ def tenant(db: None, make_tenant: Callable[..., Tenant]) -> Iterator[Tenant]:
         yield made
 
 
-TABLES = """
-SELECT string_agg(format('%I', tablename), ', ') FROM pg_tables
-WHERE schemaname = 'public' AND tablename NOT IN ('django_migrations', 'django_content_type', 'auth_permission')
-"""
-
-
-@contextmanager
-def real_commits(django_db_blocker: Any, admin_database: psycopg.Connection[Any]) -> Iterator[None]:
-    """A block whose writes are really committed: other processes see them. Tables are emptied afterwards."""
-    with django_db_blocker.unblock():
-        yield
-        for one in connections.all():
-            one.close()
-    row = admin_database.execute(TABLES).fetchone()
-    assert row is not None
-    admin_database.execute(f"TRUNCATE {row[0]} CASCADE")
-
-
 @pytest.fixture
 def committed(
     django_db_blocker: Any, admin_database: psycopg.Connection[Any], make_tenant: Callable[..., Tenant]
@@ -130,15 +109,6 @@ def make_tool(tenant: Tenant) -> Callable[..., Tool]:
     return make
 
 
-def make_client(tenant: Tenant, role: str) -> Client:
-    user = get_user_model().objects.create_user(username=f"{role}-{uuid.uuid4().hex[:8]}", password=None)
-    with tenant_context(tenant.pk):
-        Membership.objects.create(user=user, role=role)
-    client = Client()
-    client.force_login(user)
-    return client
-
-
 @pytest.fixture
 def anonymous_client() -> Client:
     return Client()
@@ -159,14 +129,6 @@ def admin_client(tenant: Tenant) -> Client:
     return make_client(tenant, Role.ADMIN)
 
 
-def make_api(tenant: Tenant, *scopes: str, **options: Any) -> APIClient:
-    with tenant_context(tenant.pk):
-        _, key = create_api_key(name=uuid.uuid4().hex, scopes=scopes or Scope.values, **options)
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")
-    return client
-
-
 @pytest.fixture
 def api(tenant: Tenant) -> APIClient:
     """A client with a key of every scope in the current tenant."""
@@ -183,3 +145,48 @@ def rows() -> Callable[[str], list[tuple[Any, ...]]]:
             return cursor.fetchall()
 
     return fetch
+
+
+@pytest.fixture
+def use(settings: Any) -> Iterator[Callable[..., Any]]:
+    """Chooses a fresh provider of tests/support/embeddings/providers.py by the name of its class, and returns it."""
+
+    def choose(name: str, **options: Any) -> Any:
+        for option, value in options.items():
+            setattr(settings, option, value)
+        settings.EMBEDDING_PROVIDER = (
+            name if name == "disabled" else f"tests.support.embeddings.providers.{name}"
+        )
+        providers._provider.cache_clear()
+        slots.clear_cache()
+        return providers.get_provider()
+
+    yield choose
+    providers._provider.cache_clear()
+    slots.clear_cache()
+
+
+@pytest.fixture
+def embedder(use: Callable[..., Any]) -> Any:
+    """The provider of tests that do not care which: quick, and every text has a vector of its own."""
+    return use("HashEmbedder", EMBEDDING_MODEL="model-1")
+
+
+@pytest.fixture
+def pipeline(committed: Tenant, admin_database: psycopg.Connection[Any], embedder: Any) -> Pipeline:
+    return Pipeline(committed.pk, admin_database)
+
+
+@pytest.fixture
+def server(settings: Any) -> Iterator[str]:
+    """`host:port` of a server on loopback, which the settings allow."""
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    running.daemon_threads = True
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    host = f"127.0.0.1:{running.server_port}"
+    settings.IMPORT_ALLOWED_HOSTS = [host]
+    yield host
+    running.shutdown()
+    thread.join()
+    running.server_close()

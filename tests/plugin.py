@@ -7,43 +7,22 @@ like), migrates a template database once, and every xdist worker works in a copy
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
 TEMPLATE = "portal_test_template"
 DATABASE_VARIABLES = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_ADMIN_URL")
 _stack = ExitStack()
+# The helpers assert as tests do, so that a failure shows its values.
+pytest.register_assert_rewrite("tests.support")
 
 
 def with_database(url: str, name: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
-
-
-def process_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a process of the product: this worker's servers, and no role forced on it."""
-    environment = {**os.environ, **(extra or {})}
-    environment.pop("PORTAL_DB_ROLE", None)
-    return environment
-
-
-def manage(*arguments: str, env: Mapping[str, str] | None = None) -> str:
-    """Runs a command as `manage.py` does; raises with its stderr if it fails."""
-    done = subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        cwd=ROOT, env=process_environment(env), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise RuntimeError(f"manage.py {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr}")
-    return done.stdout
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,6 +48,8 @@ def _start_services() -> None:
     with psycopg.connect(with_database(admin, "postgres"), autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {TEMPLATE} WITH (FORCE)")
         connection.execute(f"CREATE DATABASE {TEMPLATE}")
+    from tests.support.processes import manage
+
     template = {name: with_database(os.environ[name], TEMPLATE) for name in DATABASE_VARIABLES}
     manage("create_logins", env=template)
     manage("migrate", "--verbosity", "0", env=template)

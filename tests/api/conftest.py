@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.conftest import make_api
+from tests.support.clients import make_api
 from tools.catalogue import tools as services
 from tools.models import Tool
 
@@ -18,7 +18,7 @@ from tools.models import Tool
 @pytest.fixture(autouse=True)
 def hash_embedder(settings: Any) -> None:
     """Search needs a vector; what it means is of no concern here."""
-    settings.EMBEDDING_PROVIDER = "tests.providers.HashEmbedder"
+    settings.EMBEDDING_PROVIDER = "tests.support.embeddings.providers.HashEmbedder"
 
 
 @pytest.fixture

@@ -20,10 +20,9 @@ from rest_framework.test import APIClient
 from portal.http.idempotency import prune_idempotency_keys
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import IdempotencyKey, Tenant
-from tests.api.test_problems import assert_problem
-from tests.api.test_tools import PETS, TOOLS, upload
-from tests.conftest import make_api
-from tests.embeddings.pipeline import login
+from tests.support.api import PETS, TOOLS, assert_problem, upload
+from tests.support.clients import make_api
+from tests.support.database import login
 from tools.models import Source, Tool
 
 ToolOf = Callable[..., Tool]

@@ -16,7 +16,8 @@ from portal.tenancy import keys
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key, digest, generate, well_formed
 from portal.tenancy.models import ApiKey, Scope, Sensitivity, Tenant
-from tests.conftest import make_api
+from tests.support.api import MATRIX, NOBODYS
+from tests.support.clients import make_api
 from tools.models import Tool
 
 
@@ -137,51 +138,6 @@ def test_s6_an_old_note_of_use_overwrites_no_newer_one(owner: Tenant) -> None:
 
 
 SEEN = {"If-Match": '"v1"'}
-NOBODYS = "00000000-0000-4000-8000-000000000000"  # the scope is asked for first
-MATRIX = {
-    ("get", "/api/v1/me"): None,
-    ("get", "/api/v1/tools/search?query=mail"): Scope.SEARCH_READ,
-    ("post", "/api/v1/tools/search"): Scope.SEARCH_READ,
-    ("get", "/api/v1/tools"): Scope.TOOLS_READ,
-    ("post", "/api/v1/tools"): Scope.TOOLS_WRITE,
-    ("get", "/api/v1/tools/send_mail"): Scope.TOOLS_READ,
-    ("patch", "/api/v1/tools/send_mail"): Scope.TOOLS_WRITE,
-    ("delete", "/api/v1/tools/send_mail"): Scope.TOOLS_WRITE,
-    ("get", "/api/v1/tools/send_mail/embedding"): Scope.TOOLS_READ,
-    ("post", "/api/v1/tools/send_mail/embedding/refresh"): Scope.TOOLS_WRITE,
-    ("get", "/api/v1/sources"): Scope.TOOLS_READ,
-    ("post", "/api/v1/sources"): Scope.SOURCES_WRITE,
-    ("get", "/api/v1/sources/shop"): Scope.TOOLS_READ,
-    ("patch", "/api/v1/sources/shop"): Scope.SOURCES_WRITE,
-    ("delete", "/api/v1/sources/shop"): Scope.ADMIN,
-    ("post", "/api/v1/sources/shop/test"): Scope.SOURCES_WRITE,
-    ("get", "/api/v1/sources/shop/documents"): Scope.SOURCES_WRITE,
-    ("get", f"/api/v1/sources/shop/documents/{NOBODYS}"): Scope.SOURCES_WRITE,
-    ("post", "/api/v1/sources/shop/sync"): Scope.SOURCES_WRITE,
-    ("get", "/api/v1/sources/shop/syncs"): Scope.SOURCES_WRITE,
-    ("get", f"/api/v1/sources/shop/syncs/{NOBODYS}"): Scope.SOURCES_WRITE,
-    ("get", f"/api/v1/sources/shop/syncs/{NOBODYS}/changes"): Scope.SOURCES_WRITE,
-    ("post", f"/api/v1/sources/shop/syncs/{NOBODYS}/apply"): Scope.SOURCES_WRITE,
-    ("post", f"/api/v1/sources/shop/syncs/{NOBODYS}/discard"): Scope.SOURCES_WRITE,
-    ("get", "/api/v1/servers"): Scope.TOOLS_READ,
-    ("post", "/api/v1/servers"): Scope.ADMIN,
-    ("get", "/api/v1/servers/github"): Scope.TOOLS_READ,
-    ("patch", "/api/v1/servers/github"): Scope.ADMIN,
-    ("delete", "/api/v1/servers/github"): Scope.ADMIN,
-    ("post", "/api/v1/servers/github/test"): Scope.SOURCES_WRITE,
-    ("get", "/api/v1/overrides"): Scope.TOOLS_READ,
-    ("get", "/api/v1/tools/send_mail/overrides"): Scope.TOOLS_READ,
-    ("delete", "/api/v1/tools/send_mail/overrides/description"): Scope.TOOLS_WRITE,
-    ("post", "/api/v1/tools/send_mail/overrides/description/keep"): Scope.TOOLS_WRITE,
-    ("get", "/api/v1/tools/send_mail/history"): Scope.TOOLS_READ,
-    ("get", "/api/v1/jobs"): Scope.TOOLS_READ,
-    ("post", "/api/v1/jobs"): Scope.JOBS_RUN,
-    ("get", f"/api/v1/jobs/{NOBODYS}"): Scope.TOOLS_READ,
-    ("get", f"/api/v1/jobs/{NOBODYS}/errors"): Scope.TOOLS_READ,
-    ("post", f"/api/v1/jobs/{NOBODYS}/cancel"): Scope.JOBS_RUN,
-    ("post", f"/api/v1/jobs/{NOBODYS}/resume"): Scope.JOBS_RUN,
-    ("post", f"/api/v1/jobs/{NOBODYS}/retry-failed"): Scope.JOBS_RUN,
-}
 
 
 def test_api_3_the_matrix_of_scopes_names_every_route() -> None:

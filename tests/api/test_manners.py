@@ -19,9 +19,8 @@ from portal.http.problems import TITLES, Problem
 from portal.http.request_ids import RequestIdFilter
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.api.test_problems import assert_problem
-from tests.api.test_tools import TOOLS, patch
-from tests.conftest import make_api
+from tests.support.api import TOOLS, assert_problem, patch
+from tests.support.clients import make_api
 from tools.catalogue import tools as services
 from tools.models import Tool
 

@@ -9,10 +9,8 @@ from rest_framework.test import APIClient
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope, Tenant
-from tests.api.test_problems import assert_problem
-from tests.api.test_sources import raw
-from tests.api.test_tools import patch, upload
-from tests.conftest import make_api
+from tests.support.api import assert_problem, patch, raw, upload
+from tests.support.clients import make_api
 from tools.api import overrides
 from tools.models import ManualOverride, Tool
 

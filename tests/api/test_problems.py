@@ -15,27 +15,14 @@ from rest_framework.test import APIClient
 
 from portal.http.bodies import unstorable
 from portal.tenancy.models import Scope, Tenant
-from tests.conftest import make_api
+from tests.support.api import assert_problem
+from tests.support.clients import make_api
 from tools.api.refusals import as_problems
 from tools.catalogue import servers, sources
 from tools.imports.syncing import service as syncs
 from tools.models import Tool
 
-MEMBERS = {"type", "title", "status", "detail", "instance", "request_id"}
 JSON = {"content_type": "application/json"}
-
-
-def assert_problem(response: Any, status: int, title: str | None = None) -> dict[str, Any]:
-    assert response.status_code == status, response.content
-    assert response["Content-Type"] == "application/problem+json"
-    body: dict[str, Any] = json.loads(response.content)
-    assert set(body) >= MEMBERS
-    assert body["status"] == status
-    assert title is None or body["title"] == title
-    assert body["type"] == f"/docs/problems/{body['title']}"
-    assert body["detail"].strip()
-    assert response["X-Request-ID"] == body["request_id"]
-    return body
 
 
 def test_api_1_every_status_has_the_same_shape_whoever_raises_it(

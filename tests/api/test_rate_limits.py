@@ -27,8 +27,8 @@ from portal.embedded import Services, start
 from portal.http import rate_limits
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import ApiKey, Tenant
-from tests.api.test_problems import assert_problem
-from tests.conftest import make_api
+from tests.support.api import assert_problem
+from tests.support.clients import make_api
 
 ME = "/api/v1/me"
 HEADERS = (

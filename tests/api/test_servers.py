@@ -10,9 +10,9 @@ from rest_framework.test import APIClient
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope, Tenant
-from tests.api.test_problems import assert_problem
-from tests.conftest import make_api
-from tests.tools.imports import mcp_servers
+from tests.support.api import assert_problem
+from tests.support.clients import make_api
+from tests.support.servers import mcp_servers
 from tools.models import McpServer, Source, SourceKind
 
 SERVERS = "/api/v1/servers"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,14 @@ from rest_framework.test import APIClient
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope, Tenant
-from tests.api.test_problems import assert_problem
-from tests.api.test_tools import upload
-from tests.conftest import make_api
-from tests.document_server import DocumentServer, document_server
-from tests.tools.documents import document
-from tests.tools.imports import mcp_servers
+from tests.support.api import SOURCES, assert_problem, post, raw, upload
+from tests.support.clients import make_api
+from tests.support.imports.documents import document
+from tests.support.servers import mcp_servers
+from tests.support.servers.document_server import DocumentServer, document_server
 from tools.catalogue import servers
 from tools.imports.syncing.documents import import_tools
 from tools.models import McpServer, Source, SourceDocument, Tool
-
-SOURCES = "/api/v1/sources"
 
 
 @pytest.fixture
@@ -30,15 +26,6 @@ def server(settings: Any) -> Iterator[DocumentServer]:
     with document_server() as running:
         settings.IMPORT_ALLOWED_HOSTS = [running.host]
         yield running
-
-
-def raw(*operations: str, **texts: str) -> bytes:
-    return json.dumps(document(*operations, **texts)).encode()
-
-
-def post(client: APIClient, address: str = SOURCES, **data: Any) -> Any:
-    headers = data.pop("headers", {})
-    return client.post(address, data, format="json", headers=headers)
 
 
 def patch(client: APIClient, slug: str, etag: str, **changes: Any) -> Any:

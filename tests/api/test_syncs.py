@@ -14,12 +14,10 @@ from portal.jobs import runner
 from portal.jobs.models import Job
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope, Tenant
-from tests.api.test_problems import assert_problem
-from tests.api.test_sources import SOURCES, post, raw
-from tests.api.test_tools import upload
-from tests.conftest import make_api
-from tests.document_server import DocumentServer, document_server
-from tests.tools.documents import document
+from tests.support.api import SOURCES, assert_problem, post, raw, upload
+from tests.support.clients import make_api
+from tests.support.imports.documents import document
+from tests.support.servers.document_server import DocumentServer, document_server
 from tools.catalogue import tools as services
 from tools.imports.syncing import service as syncs
 from tools.models import Source, Sync, Tool

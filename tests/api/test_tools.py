@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,29 +12,13 @@ from rest_framework.test import APIClient
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.api.test_problems import assert_problem
-from tests.conftest import make_api
+from tests.support.api import PETS, TOOLS, assert_problem, patch, upload
+from tests.support.clients import make_api
 from tools.catalogue import tools as services
 from tools.models import ManualOverride, Source, SourceDocument, Tool
 
 OPENAPI = Path(__file__).resolve().parents[3] / "shared" / "inputs" / "openapi"
-TOOLS = "/api/v1/tools"
 ToolOf = Callable[..., Tool]
-
-PETS = b"""{"openapi": "3.0.0", "info": {"title": "Pets", "version": "1"}, "paths": {"/pets": {
-  "get": {"operationId": "listPets", "summary": "Lists all pets.", "responses": {"200": {"description": "ok"}}},
-  "post": {"operationId": "addPet", "summary": "Adds a pet.", "responses": {"200": {"description": "ok"}}}}}}"""
-
-
-def upload(client: APIClient, raw: bytes, name: str = "pets.json", **fields: Any) -> Any:
-    document = io.BytesIO(raw)
-    document.name = name
-    return client.post("/api/v1/sources", {"document": document, **fields})
-
-
-def patch(client: APIClient, ref: object, changes: dict[str, Any], version: str | None = '"v1"') -> Any:
-    headers = {} if version is None else {"If-Match": version}
-    return client.patch(f"{TOOLS}/{ref}", changes, format="json", headers=headers)
 
 
 def test_cat_1_a_tool_is_made_read_and_found_by_either_name(agent: APIClient) -> None:
@@ -216,7 +199,7 @@ def test_emb_9_refresh_is_accepted_and_a_second_press_is_harmless(
 
 
 def test_emb_7_no_answer_shows_a_vector(agent: APIClient, tool_of: ToolOf, owner: Tenant) -> None:
-    from tests.providers import hash_vector
+    from tests.support.embeddings.providers import hash_vector
     from tools.models import ToolEmbedding
 
     tool = tool_of("send_mail")

@@ -9,7 +9,6 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 from bench.stack import Stack, stack
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Role, Tenant
-from tests.conftest import real_commits
+from tests.support.browser import Portal
+from tests.support.database import real_commits
 
 AXE = Path(__file__).resolve().parents[2] / ".venv-mcp" / "node_modules" / "axe-core" / "axe.min.js"
 PASSWORD = "correct horse battery staple"
@@ -56,36 +56,6 @@ def axe() -> str:
     if os.environ.get("CI") == "true":
         pytest.fail("The checks of accessibility need axe-core, and this is CI.")
     pytest.skip("The checks of accessibility need axe-core: make mcp-servers")
-
-
-def violations(page: Page, axe: str) -> list[str]:
-    """What axe finds on the page as it is, in light and in dark."""
-    found = []
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-        page.evaluate(axe)
-        said = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        found += [
-            f"{page.url} {scheme}: {one['id']} {[node['html'][:120] for node in one['nodes'][:3]]}"
-            for one in said["violations"]
-        ]
-    return found
-
-
-@dataclass
-class Portal:
-    """The running portal of one test, its tenant and its operator."""
-
-    running: Stack
-    tenant: Tenant
-    username: str
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.running.port}"
-
-    def manage(self, *arguments: str) -> str:
-        return self.running.manage(*arguments, "--tenant", self.tenant.slug)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page
 
-from tests.browser.conftest import Portal
+from tests.support.browser import Portal
 
 # In the page before its own scripts, as violations are told to the document only.
 WATCH = """

@@ -16,8 +16,8 @@ from playwright.sync_api import Page, expect
 from bench.stack import Stack, stack
 from portal.jobs import heartbeats
 from portal.tenancy.context import tenant_context
-from tests.browser.conftest import Portal
-from tests.conftest import real_commits
+from tests.support.browser import Portal
+from tests.support.database import real_commits
 from tools.catalogue import tools as services
 
 TOOLS = 60
@@ -49,7 +49,7 @@ def running(
 ) -> Iterator[Stack]:
     """A portal in which a worker that was killed counts as dead after two seconds."""
     environment = {
-        "EMBEDDING_PROVIDER": "tests.providers.SlowPoisonEmbedder",
+        "EMBEDDING_PROVIDER": "tests.support.embeddings.providers.SlowPoisonEmbedder",
         "TEST_EMBEDDER_PACE": str(provider.pace),
         "TEST_EMBEDDER_ANTIDOTE": str(provider.antidote),
         "EMBEDDING_BATCH_SIZE": "2",
@@ -236,7 +236,7 @@ def test_the_models_page_switches_by_its_buttons_EMB_10(
     admin_database.execute("DELETE FROM tools_toolembedding")  # nothing that serves, so nothing is missing
     admin_database.execute(
         "INSERT INTO embeddings_embeddingmodel (slot, model, provider, url, serves) VALUES "
-        "(0, 'one', 'tests.providers.HashEmbedder', '', true), (1, 'two', 'tests.providers.HashEmbedder', '', false)"
+        "(0, 'one', 'tests.support.embeddings.providers.HashEmbedder', '', true), (1, 'two', 'tests.support.embeddings.providers.HashEmbedder', '', false)"
     )
     try:
         page = sign_in()

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from portal.tenancy.context import tenant_context
-from tests.browser.conftest import Portal, violations
-from tests.tools import documents
-from tests.tools.test_overrides import pets
+from tests.support.browser import Portal, violations
+from tests.support.imports import documents
+from tests.support.overrides import pets
 from tools.catalogue import tools as services
 from tools.models import Tool
 

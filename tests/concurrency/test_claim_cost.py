@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 import pytest
 from django.db import connection
 
 from embeddings import slots
 from embeddings.queue import claims, worker
 from embeddings.queue.claims import QueueWatermarks
-from tests.embeddings.pipeline import Pipeline, login
+from tests.support.database import held_snapshot, login
+from tests.support.embeddings.pipeline import Pipeline
 
 INDEX = "embedding_task_due"
 
@@ -60,15 +58,6 @@ def claim_explained(limit: int = 32, watermarks: QueueWatermarks | None = None) 
         if node.get("Subplan Name", "").removeprefix("CTE ") in {"served", "first"}
     )
     return found, plan
-
-
-@contextmanager
-def held_snapshot() -> Iterator[None]:
-    """As of a dump or a report that runs for long: what was deleted since cannot be cleared away."""
-    with psycopg.connect(os.environ["DATABASE_ADMIN_URL"]) as holder:
-        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        holder.execute("SELECT 1 FROM embeddings_embeddingtask LIMIT 1")
-        yield
 
 
 @pytest.mark.parametrize("watermarks", [None, QueueWatermarks()], ids=["whole", "front"])

@@ -15,9 +15,9 @@ from django.test import Client
 
 from portal.settings import BASE_DIR
 from portal.tenancy.models import Membership, Role, Tenant
-from tests.api.test_keys import MATRIX, NOBODYS
-from tests.conftest import make_client
-from tests.contract.world import NOT_OF_A_THING, Route, World, build_world, foreign_and_unknown, routes
+from tests.support.api import MATRIX, NOBODYS
+from tests.support.clients import make_client
+from tests.support.world import NOT_OF_A_THING, Route, World, build_world, foreign_and_unknown, routes
 from tools.api.urls import urlpatterns
 
 DOCUMENT: Path = BASE_DIR / "docs" / "api.md"
@@ -86,7 +86,7 @@ def visitors(world: World) -> dict[str, Client]:
 
 @pytest.fixture
 def world(tenant: Tenant, settings: Any) -> World:
-    settings.EMBEDDING_PROVIDER = "tests.providers.HashEmbedder"
+    settings.EMBEDDING_PROVIDER = "tests.support.embeddings.providers.HashEmbedder"
     return build_world(tenant)
 
 

@@ -14,7 +14,8 @@ from django.db import connection, models
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant, TenantManager
-from tests.contract.world import (
+from tests.support.imports.syncs import fingerprints
+from tests.support.world import (
     METHODS,
     NOT_OF_A_THING,
     RARE_WORD,
@@ -24,7 +25,6 @@ from tests.contract.world import (
     foreign_and_unknown,
     routes,
 )
-from tests.tools.test_imports_again import fingerprints
 from tools.models import Source, Tool
 
 # Questions that a list would answer with the first tenant's things, if it could.
@@ -50,7 +50,7 @@ OF_NO_TENANT = {User, Group}
 
 @pytest.fixture(autouse=True)
 def hash_embedder(settings: Any) -> None:
-    settings.EMBEDDING_PROVIDER = "tests.providers.HashEmbedder"
+    settings.EMBEDDING_PROVIDER = "tests.support.embeddings.providers.HashEmbedder"
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_s1_every_route_with_a_parameter_is_in_the_matrix(first: World) -> None:
                 assert foreign_and_unknown(route, first)
             except (KeyError, StopIteration):
                 unexplained.append(route.pattern)
-    assert unexplained == [], "say in tests/contract/world.py what addresses a thing there"
+    assert unexplained == [], "say in tests/support/world.py what addresses a thing there"
 
 
 def test_s1_a_route_that_the_matrix_does_not_know_is_noticed(first: World) -> None:
@@ -360,7 +360,7 @@ def test_s2_the_candidate_function_gives_nothing_across_tenants(
 
 
 def test_s2_vectors_are_searched_within_the_tenant(first: World, second: World, rows: Any) -> None:
-    from tests.providers import hash_vector
+    from tests.support.embeddings.providers import hash_vector
     from tools.models import ToolEmbedding
 
     vector = hash_vector("anything")

@@ -14,7 +14,7 @@ import pytest
 from portal.embedded import ROOT, ServiceError, ensure, running
 from portal.embedded.account import programs
 from portal.embedded.layout import Layout
-from tests.embedded.test_services import wait_until
+from tests.support.waiting import wait_until
 
 
 def server_pids(project: Path) -> list[int]:

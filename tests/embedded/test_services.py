@@ -8,8 +8,7 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,18 +21,12 @@ from redis.retry import Retry
 from portal.embedded import ROOT, ServiceError, Services, start
 from portal.embedded.account import programs
 from portal.embedded.layout import Layout
-from tests.embedded.conftest import QUICK, copy_services, query, short_folder
+from tests.support.embedded import QUICK, copy_services, query, short_folder
+from tests.support.waiting import wait_until
 
 
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def refused(folder: Path, match: str) -> None:

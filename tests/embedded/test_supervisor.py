@@ -16,7 +16,7 @@ from portal.embedded import ROOT
 from portal.embedded.process import Backoff
 from portal.embedded.supervisor import Supervisor
 from portal.processes import Process
-from tests.embedded.test_services import wait_until
+from tests.support.waiting import wait_until
 
 
 def process(name: str, program: str, *, stage: int = 0) -> Process:

@@ -12,7 +12,8 @@ from embeddings.backfill import scan as backfill
 from embeddings.backfill.scan import Counts, Wanted
 from embeddings.queue.reconcile import reconcile
 from portal.tenancy.context import tenant_context
-from tests.embeddings.pipeline import Pipeline, login
+from tests.support.database import login
+from tests.support.embeddings.pipeline import Pipeline
 from tools.catalogue.embedding_text import ENTITY
 from tools.models import Tool
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.conftest import scaled
+from tests.support.counts import scaled
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = min(5_000, scaled(480))

@@ -14,9 +14,11 @@ import pytest
 
 from embeddings.providers import ProviderError
 from portal.resilience import circuit_breaker
-from tests.embedding_server import EmbeddingServer, embedding_server
-from tests.embeddings.pipeline import Pipeline, login, mutant
-from tests.plugin import ROOT, process_environment
+from tests.support.database import login
+from tests.support.embeddings.mutants import mutant
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.processes import ROOT, process_environment
+from tests.support.servers.embedding_server import EmbeddingServer, embedding_server
 
 DOWN = ProviderError("nobody answers", provider_wide=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin import ROOT
+from tests.support.processes import ROOT
 
 FILES = sorted(
     path

@@ -17,7 +17,7 @@ from embeddings.queue.enqueue import EmbeddingRequest, enqueue, requeue
 from embeddings.text import source_hash
 from portal.resilience.wakeup import Notifier
 from portal.tenancy.context import tenant_context
-from tests.embeddings.pipeline import Pipeline
+from tests.support.embeddings.pipeline import Pipeline
 from tools.catalogue import embedding_text as embedding
 from tools.catalogue import tools as services
 from tools.models import Tool

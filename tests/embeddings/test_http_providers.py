@@ -26,8 +26,8 @@ from embeddings.providers import EmbeddingProvider, ProviderError, get_provider,
 from embeddings.providers.local_http import LocalHttp
 from embeddings.providers.openai_compatible import OpenAICompatible
 from embeddings.queue import worker
-from tests.embedding_server import EmbeddingServer, closed_port, embedding_server
-from tests.providers import hash_vector
+from tests.support.embeddings.providers import hash_vector
+from tests.support.servers.embedding_server import EmbeddingServer, closed_port, embedding_server
 
 KEY = "sk-a-key-that-nobody-may-see"
 TEXTS = ["pay an invoice", "cancel an order", "größe"]

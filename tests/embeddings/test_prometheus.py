@@ -11,8 +11,9 @@ from django.test import Client
 
 from embeddings.providers import ProviderError
 from portal.resilience import circuit_breaker
-from tests.embeddings.pipeline import Pipeline, login
-from tests.embeddings.test_worker import PERMANENT
+from tests.support.database import login
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.embeddings.providers import PERMANENT
 
 TOKEN = "a-token-of-the-test"
 
@@ -63,7 +64,7 @@ def test_the_figures_are_those_of_the_table_R20(
 
 
 def test_an_old_snapshot_is_seen_R7_R20(pipeline: Pipeline, scrape: Callable[[], str]) -> None:
-    from tests.concurrency.test_claim_cost import held_snapshot
+    from tests.support.database import held_snapshot
 
     with held_snapshot():
         pipeline.owner.execute("SELECT pg_sleep(1)")

@@ -21,8 +21,9 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
 from portal.tenancy.models import TenantModel
 from portal.tenancy.rls import isolate
-from tests.embeddings.pipeline import Pipeline, check_in_step, login
-from tests.providers import HashEmbedder
+from tests.support.database import login
+from tests.support.embeddings.pipeline import Pipeline, check_in_step
+from tests.support.embeddings.providers import HashEmbedder
 
 
 class Note(TenantModel):

@@ -27,7 +27,10 @@ from embeddings.queue.reconcile import reconcile
 from embeddings.slots import SlotError
 from portal.resilience import circuit_breaker
 from portal.tenancy.models import Tenant
-from tests.embeddings.pipeline import Pipeline, in_thread, login, mutant
+from tests.support.database import login
+from tests.support.embeddings.mutants import mutant
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.threads import in_thread
 from tools.search.query import SearchQuery
 from tools.search.service import search
 
@@ -115,7 +118,9 @@ def test_a_model_that_has_a_slot_is_adopted_without_a_word_and_learns_its_new_pr
 ) -> None:
     use("HashEmbedder", EMBEDDING_MODEL="model-1")
     assert ensure_slot() == ""
-    assert [row.provider for row in EmbeddingModel.objects.all()] == ["tests.providers.HashEmbedder"]
+    assert [row.provider for row in EmbeddingModel.objects.all()] == [
+        "tests.support.embeddings.providers.HashEmbedder"
+    ]
 
 
 def test_the_old_vectors_serve_while_the_new_ones_are_made_EMB_10(second: Pipeline) -> None:
@@ -210,7 +215,7 @@ def test_a_search_in_the_wrong_slot_would_be_seen_EMB_10(
 ) -> None:
     # The mutant of the tests above and below: the question of one model against the vectors of the other.
     fill(second)
-    mixed = slots.Slot(1, "model-1", "tests.providers.ModelEmbedder", "", serves=True)
+    mixed = slots.Slot(1, "model-1", "tests.support.embeddings.providers.ModelEmbedder", "", serves=True)
     monkeypatch.setattr(slots, "serving", lambda: mixed)
     assert abs(similarity(second, any_tool(second))) < 0.5
 
@@ -376,7 +381,7 @@ def test_the_command_says_how_far_the_second_model_is_and_switches_EMB_10(second
     environment = {
         **os.environ,
         "EMBEDDING_MODEL": "model-2",
-        "EMBEDDING_PROVIDER": "tests.providers.ModelEmbedder",
+        "EMBEDDING_PROVIDER": "tests.support.embeddings.providers.ModelEmbedder",
     }
     environment.pop("PORTAL_DB_ROLE", None)
 

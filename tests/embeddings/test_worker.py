@@ -16,11 +16,13 @@ from django.db import IntegrityError
 
 from embeddings.queue import claims, worker
 from embeddings.queue.worker import retry_delay
-from tests.embeddings.pipeline import NO_COMPARE_AND_SET, Pipeline, in_thread, login, mutant
-from tests.providers import hash_vector
+from tests.support.database import login
+from tests.support.embeddings.mutants import NO_COMPARE_AND_SET, mutant
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.embeddings.providers import PERMANENT, hash_vector
+from tests.support.threads import in_thread
 from tools.catalogue.embedding_text import ENTITY
 
-PERMANENT = "A permanent poison."
 POISON = "A poison."
 
 

@@ -22,9 +22,9 @@ from embeddings import providers
 from embeddings.providers import ProviderError, Vectors, http
 from embeddings.queue import worker
 from portal.resilience import circuit_breaker
-from tests.embedding_server import EmbeddingServer, closed_port, embedding_server
-from tests.embeddings.pipeline import Pipeline
-from tests.providers import HashEmbedder
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.embeddings.providers import HashEmbedder
+from tests.support.servers.embedding_server import EmbeddingServer, closed_port, embedding_server
 
 IN_PROCESS = f"{__name__}.InProcess"
 HTTP = ("openai-compatible", "local-http")

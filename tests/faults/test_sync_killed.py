@@ -16,10 +16,11 @@ import pytest
 
 from portal.jobs import services as jobs
 from portal.tenancy.context import tenant_context
-from tests.conftest import scaled
-from tests.embeddings.pipeline import login
-from tests.faults.conftest import Nursery, Portal, wait_until
-from tests.tools.test_imports_again import parse_here
+from tests.support.counts import scaled
+from tests.support.database import login
+from tests.support.faults.portal import ForkServer, Portal
+from tests.support.imports.syncs import parse_here
+from tests.support.waiting import wait_until
 from tools.catalogue import tools as services
 from tools.imports.fetching import sandbox
 from tools.imports.syncing import service as syncs
@@ -126,9 +127,9 @@ def catalogue(portal: Portal, settings: Any, monkeypatch: pytest.MonkeyPatch) ->
     portal.owner.execute("TRUNCATE tools_source CASCADE")
 
 
-def kill_at_random(catalogue: Catalogue, nursery: Nursery, pk: UUID, seconds: float) -> None:
+def kill_at_random(catalogue: Catalogue, fork_server: ForkServer, pk: UUID, seconds: float) -> None:
     """Kills a runner so long after it took the job, or once the job is over; returns when the job is over or lost."""
-    runner = nursery.born("job_worker")
+    runner = fork_server.fork("job_worker")
     wait_until(lambda: catalogue.job(pk).shown_state != "queued", seconds=20, what="the job is taken up")
     instant = time.monotonic() + random.uniform(0, seconds)
     while time.monotonic() < instant and catalogue.job(pk).is_active:
@@ -143,9 +144,9 @@ def test_killed_at_any_instant_of_a_sync_it_is_before_or_after_and_never_between
     portal: Portal, catalogue: Catalogue, seen: Callable[..., None]
 ) -> None:
     kills, halves, whole = 0, 0, 0
-    with portal.nursery(**QUICK) as nursery:
+    with portal.fork_server(**QUICK) as fork_server:
         job, _ = catalogue.plan(0)
-        runner = nursery.born("job_worker")
+        runner = fork_server.fork("job_worker")
         wait_until(lambda: not catalogue.job(job).is_active, seconds=60, what="the job is over")
         os.kill(runner, signal.SIGKILL)
         seconds = (catalogue.job(job).finished_at - catalogue.job(job).claimed_at).total_seconds()
@@ -156,7 +157,7 @@ def test_killed_at_any_instant_of_a_sync_it_is_before_or_after_and_never_between
             version = 1 - version
             job, sync = catalogue.plan(version)
             while catalogue.job(job).shown_state != "succeeded":
-                kill_at_random(catalogue, nursery, job, seconds)
+                kill_at_random(catalogue, fork_server, job, seconds)
                 kills += 1
                 is_applied = catalogue.sync_state(sync) == "applied"
                 assert catalogue.which() == (version if is_applied else 1 - version)

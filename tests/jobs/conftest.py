@@ -1,4 +1,4 @@
-"""Jobs over real commits: the pipeline of the embedding tests, and a desk from which its jobs are run."""
+"""Jobs over real commits: the pipeline of the embedding tests, and a harness that starts and runs its jobs."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.embeddings.conftest import embedder, pipeline, use
-from tests.embeddings.pipeline import Pipeline
-from tests.jobs.desk import Desk
-
-__all__ = ["embedder", "pipeline", "use"]
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.jobs.harness import JobHarness
 
 
 @pytest.fixture
-def desk(pipeline: Pipeline) -> Desk:
-    return Desk(pipeline)
+def harness(pipeline: Pipeline) -> JobHarness:
+    return JobHarness(pipeline)
 
 
 @pytest.fixture
 def processes(pipeline: Pipeline) -> Iterator[Callable[..., Any]]:
     """Starts a process of the product on this test's database; what still runs is killed at the end."""
-    from tests.jobs.desk import spawn
+    from tests.support.jobs.harness import spawn
 
     started: list[Any] = []
 

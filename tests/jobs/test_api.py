@@ -11,18 +11,17 @@ import pytest
 from rest_framework.test import APIClient
 
 from portal.tenancy.models import Scope, Tenant
-from tests.conftest import make_api
-from tests.embeddings.pipeline import Pipeline
-from tests.jobs.desk import Desk
-from tests.jobs.scenes import poisoned, ready_tools
-from tests.jobs.test_states import put
+from tests.support.clients import make_api
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.jobs.harness import JobHarness
+from tests.support.jobs.scenarios import poisoned, put, ready_tools
 from tools.catalogue.embedding_jobs import BACKFILL, REFRESH
 
 JOBS = "/api/v1/jobs"
 
 
 @pytest.fixture
-def api(committed: Tenant, desk: Desk) -> APIClient:
+def api(committed: Tenant, harness: JobHarness) -> APIClient:
     return make_api(committed)
 
 
@@ -31,9 +30,9 @@ def start(api: APIClient, kind: str = BACKFILL, **body: Any) -> Any:
 
 
 def test_a_job_is_accepted_with_its_address_and_looked_at_until_it_is_over_API_1(
-    api: APIClient, desk: Desk, pipeline: Pipeline
+    api: APIClient, harness: JobHarness, pipeline: Pipeline
 ) -> None:
-    desk.make("failed", *ready_tools(pipeline, 3))
+    harness.make("failed", *ready_tools(pipeline, 3))
     accepted = start(api, args={"statuses": ["failed"]})
     assert accepted.status_code == 202
     assert accepted["Retry-After"] == "2"
@@ -41,7 +40,7 @@ def test_a_job_is_accepted_with_its_address_and_looked_at_until_it_is_over_API_1
     assert (accepted.data["state"], accepted.data["total"], accepted.data["done"]) == ("queued", 3, 0)
     assert set(accepted.data["links"]) == {"self", "errors", "cancel"}
     assert api.get(accepted["Location"])["Retry-After"] == "2"
-    assert desk.finish(uuid.UUID(accepted.data["id"])) == "succeeded"
+    assert harness.finish(uuid.UUID(accepted.data["id"])) == "succeeded"
     found = api.get(accepted["Location"])
     assert "Retry-After" not in found
     assert (found.data["state"], found.data["done"], found.data["eta_seconds"]) == ("succeeded", 3, None)
@@ -49,16 +48,20 @@ def test_a_job_is_accepted_with_its_address_and_looked_at_until_it_is_over_API_1
     assert found.data["requested_by"].startswith("API key ")
 
 
-def test_a_selection_is_refreshed_by_a_job_EMB_9(api: APIClient, desk: Desk, pipeline: Pipeline) -> None:
+def test_a_selection_is_refreshed_by_a_job_EMB_9(
+    api: APIClient, harness: JobHarness, pipeline: Pipeline
+) -> None:
     ids = [str(one) for one in ready_tools(pipeline, 2)]
     accepted = start(api, REFRESH, args={"ids": ids})
     assert accepted.status_code == 202
-    assert desk.finish(uuid.UUID(accepted.data["id"])) == "succeeded"
+    assert harness.finish(uuid.UUID(accepted.data["id"])) == "succeeded"
     assert api.get(accepted["Location"]).data["done"] == 2
 
 
-def test_a_dry_run_counts_and_starts_nothing_EMB_8(api: APIClient, desk: Desk, pipeline: Pipeline) -> None:
-    desk.make("failed", *ready_tools(pipeline, 2))
+def test_a_dry_run_counts_and_starts_nothing_EMB_8(
+    api: APIClient, harness: JobHarness, pipeline: Pipeline
+) -> None:
+    harness.make("failed", *ready_tools(pipeline, 2))
     found = start(api, dry_run=True)
     assert (found.status_code, found.data["total"], found.data["to_do"]) == (200, 2, 2)
     assert "Location" not in found
@@ -101,9 +104,9 @@ def test_what_is_wrong_with_a_request_is_pointed_at_API_1(
 
 
 def test_failures_are_listed_page_by_page_and_retried_EMB_9(
-    api: APIClient, desk: Desk, pipeline: Pipeline, use: Callable[..., Any]
+    api: APIClient, harness: JobHarness, pipeline: Pipeline, use: Callable[..., Any]
 ) -> None:
-    pk, pks = poisoned(desk, pipeline, use)
+    pk, pks = poisoned(harness, pipeline, use)
     address = f"{JOBS}/{pk}"
     [failure] = api.get(f"{address}/errors").data["results"]
     assert failure["item_id"] == str(pks[2])
@@ -115,13 +118,15 @@ def test_failures_are_listed_page_by_page_and_retried_EMB_9(
     use("HashEmbedder")
     again = api.post(f"{address}/retry-failed")
     assert (again.status_code, again["Location"]) == (202, address)
-    assert desk.finish(pk) == "succeeded"
+    assert harness.finish(pk) == "succeeded"
     assert api.get(f"{address}/errors").data["results"] == []
     assert api.post(f"{address}/retry-failed").status_code == 409
 
 
-def test_a_job_is_cancelled_and_resumed_where_its_state_allows_it_EMB_8(api: APIClient, desk: Desk) -> None:
-    lost = put(desk, "running", heartbeat_at="2020-01-01")
+def test_a_job_is_cancelled_and_resumed_where_its_state_allows_it_EMB_8(
+    api: APIClient, harness: JobHarness
+) -> None:
+    lost = put(harness, "running", heartbeat_at="2020-01-01")
     address = f"{JOBS}/{lost.pk}"
     assert api.get(address).data["state"] == "lost"
     assert api.post(f"{address}/resume").data["state"] == "queued"
@@ -133,10 +138,10 @@ def test_a_job_is_cancelled_and_resumed_where_its_state_allows_it_EMB_8(api: API
 
 
 def test_the_list_is_filtered_and_paged_by_cursor_API_1(
-    api: APIClient, desk: Desk, committed: Tenant
+    api: APIClient, harness: JobHarness, committed: Tenant
 ) -> None:
     states = ("succeeded", "partial", "lost")
-    made = [str(put(desk, state).pk) for state in states]
+    made = [str(put(harness, state).pk) for state in states]
     mine = start(api).data["id"]
     assert [one["id"] for one in api.get(JOBS).data["results"]] == [mine, *reversed(made)]
     assert [one["id"] for one in api.get(f"{JOBS}?mine=true").data["results"]] == [mine]
@@ -154,16 +159,20 @@ def test_the_list_is_filtered_and_paged_by_cursor_API_1(
 
 
 @pytest.mark.parametrize("address", [JOBS, JOBS + "/{}/errors"])
-def test_a_cursor_that_is_none_of_ours_is_refused_API_1(api: APIClient, desk: Desk, address: str) -> None:
-    address = address.format(put(desk, "partial").pk)
+def test_a_cursor_that_is_none_of_ours_is_refused_API_1(
+    api: APIClient, harness: JobHarness, address: str
+) -> None:
+    address = address.format(put(harness, "partial").pk)
     for text in ("p=not-a-date-nor-an-id", "p=2026-13-13", "p=%00"):
         cursor = base64.b64encode(text.encode()).decode()
         refused = api.get(address, {"cursor": cursor})
         assert (refused.status_code, refused.data["title"]) == (400, "invalid_cursor"), text
 
 
-def test_reading_needs_tools_read_and_running_needs_jobs_run_SEC_3(committed: Tenant, desk: Desk) -> None:
-    job = put(desk, "partial")
+def test_reading_needs_tools_read_and_running_needs_jobs_run_SEC_3(
+    committed: Tenant, harness: JobHarness
+) -> None:
+    job = put(harness, "partial")
     reader, runner = make_api(committed, Scope.TOOLS_READ), make_api(committed, Scope.JOBS_RUN)
     for address in (JOBS, f"{JOBS}/{job.pk}", f"{JOBS}/{job.pk}/errors"):
         assert (reader.get(address).status_code, runner.get(address).status_code) == (200, 403)
@@ -175,13 +184,13 @@ def test_reading_needs_tools_read_and_running_needs_jobs_run_SEC_3(committed: Te
 
 
 def test_a_foreign_job_and_an_unknown_one_are_the_same_404_S1(
-    desk: Desk, make_tenant: Callable[..., Tenant]
+    harness: JobHarness, make_tenant: Callable[..., Tenant]
 ) -> None:
-    job, other = put(desk, "partial"), make_api(make_tenant())
+    job, other = put(harness, "partial"), make_api(make_tenant())
     for ref in (str(job.pk), str(uuid.uuid4()), "no-uuid"):
         answers = [other.get(f"{JOBS}/{ref}"), other.get(f"{JOBS}/{ref}/errors")]
         answers += [other.post(f"{JOBS}/{ref}/{verb}") for verb in ("cancel", "resume", "retry-failed")]
         assert {(one.status_code, one.data["detail"]) for one in answers} == {
             (404, f"There is no job {ref!r} here.")
         }
-    assert desk.find(job.pk).state == "partial"
+    assert harness.find(job.pk).state == "partial"

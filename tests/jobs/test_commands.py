@@ -13,9 +13,10 @@ import pytest
 from django.core.management import call_command
 
 from portal.jobs import services
-from tests.embeddings.pipeline import Pipeline
-from tests.jobs.desk import Desk, wait_until
-from tests.jobs.scenes import poisoned, ready_tools
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.jobs.harness import JobHarness
+from tests.support.jobs.scenarios import poisoned, ready_tools
+from tests.support.waiting import wait_until
 
 Start = Callable[..., Any]
 
@@ -40,16 +41,16 @@ def ended(child: Any, pipeline: Pipeline | None = None) -> tuple[int, str, str]:
 
 
 def test_a_backfill_is_a_job_that_the_command_follows_to_its_end_EMB_8(
-    desk: Desk, pipeline: Pipeline, command: Start
+    harness: JobHarness, pipeline: Pipeline, command: Start
 ) -> None:
     pks = ready_tools(pipeline, 4)
-    desk.make("failed", *pks[:2])
+    harness.make("failed", *pks[:2])
     code, said, errors = ended(
         command("backfill_embeddings", "--wait", "--json", "--batch-size", "1"), pipeline
     )
     found = json.loads(said)
     assert code == 0, errors
-    job = desk.find(uuid.UUID(found.pop("job")))
+    job = harness.find(uuid.UUID(found.pop("job")))
     assert found == {
         "queued": 2, "total": 4, "ready": 4, "pending": 0, "failed": 0, "disabled": 0, "blank": 0, "missing": 0,
         "state": "succeeded",
@@ -59,59 +60,59 @@ def test_a_backfill_is_a_job_that_the_command_follows_to_its_end_EMB_8(
 
 
 def test_without_wait_it_queues_all_and_leaves_the_job_to_a_worker_which_a_second_run_goes_on_with_EMB_8(
-    desk: Desk, pipeline: Pipeline, command: Start
+    harness: JobHarness, pipeline: Pipeline, command: Start
 ) -> None:
-    desk.make("failed", *ready_tools(pipeline, 3))
+    harness.make("failed", *ready_tools(pipeline, 3))
     first = json.loads(ended(command("backfill_embeddings", "--json", "--no-progress"))[1])
     assert (first["queued"], first["pending"], first["state"]) == (3, 3, "queued")
-    assert desk.find(uuid.UUID(first["job"])).stage == "embedding"
-    before = desk.snapshot()
+    assert harness.find(uuid.UUID(first["job"])).stage == "embedding"
+    before = harness.snapshot()
     second = json.loads(ended(command("backfill_embeddings", "--json", "--no-progress"))[1])
     assert (second["queued"], second["state"]) == (0, "succeeded")
-    assert desk.snapshot() == before
-    assert desk.finish(uuid.UUID(first["job"])) == "succeeded"
+    assert harness.snapshot() == before
+    assert harness.finish(uuid.UUID(first["job"])) == "succeeded"
 
 
 def test_ctrl_c_finishes_the_batch_and_says_how_to_go_on_which_works_EMB_8(
-    desk: Desk, pipeline: Pipeline, command: Start
+    harness: JobHarness, pipeline: Pipeline, command: Start
 ) -> None:
     pks = ready_tools(pipeline, 30)
-    desk.make("failed", *pks)
+    harness.make("failed", *pks)
     child = command("backfill_embeddings", "--wait", "--no-progress", "--batch-size", "1", "--rate", "20")
-    [job] = wait_until(lambda: _jobs(desk), "the job is there")
-    wait_until(lambda: desk.find(job.pk).cursor.get("queued", 0) >= 3, "it is under way")
+    [job] = wait_until(lambda: _jobs(harness), "the job is there")
+    wait_until(lambda: harness.find(job.pk).cursor.get("queued", 0) >= 3, "it is under way")
     child.send_signal(signal.SIGINT)
     code, _, errors = ended(child)
     assert code == 130, errors
     resume = f"manage.py backfill_embeddings --resume {job.pk}"
     assert resume in errors
-    assert desk.state(job.pk) == "cancelled"
+    assert harness.state(job.pk) == "cancelled"
     assert {pipeline.status(one) for one in pks} == {"failed"}
     pipeline.check_consistent()
     code, said, errors = ended(command(*resume.split()[1:], "--wait", "--json", "--no-progress"), pipeline)
     assert code == 0, errors
     assert json.loads(said)["ready"] == 30
-    assert desk.counts(job.pk) == (30, 30, 0, 0)
+    assert harness.counts(job.pk) == (30, 30, 0, 0)
 
 
-def _jobs(desk: Desk) -> list[Any]:
-    with desk.in_tenant():
+def _jobs(harness: JobHarness) -> list[Any]:
+    with harness.in_tenant():
         return list(services.jobs())
 
 
 def test_told_to_end_it_leaves_the_job_to_a_worker_R18(
-    desk: Desk, pipeline: Pipeline, command: Start
+    harness: JobHarness, pipeline: Pipeline, command: Start
 ) -> None:
-    desk.make("failed", *ready_tools(pipeline, 30))
+    harness.make("failed", *ready_tools(pipeline, 30))
     child = command("backfill_embeddings", "--wait", "--no-progress", "--batch-size", "1", "--rate", "20")
-    [job] = wait_until(lambda: _jobs(desk), "the job is there")
-    wait_until(lambda: desk.find(job.pk).cursor.get("queued", 0) >= 3, "it is under way")
+    [job] = wait_until(lambda: _jobs(harness), "the job is there")
+    wait_until(lambda: harness.find(job.pk).cursor.get("queued", 0) >= 3, "it is under way")
     child.send_signal(signal.SIGTERM)
     code, _, errors = ended(child)
-    assert (code, desk.state(job.pk)) == (0, "queued"), errors
+    assert (code, harness.state(job.pk)) == (0, "queued"), errors
     assert f"Job {job.pk} follows it from here" in errors
     assert "No worker is consuming queue embeddings" in errors
-    assert desk.tagged() == desk.find(job.pk).cursor["queued"]
+    assert harness.tagged() == harness.find(job.pk).cursor["queued"]
 
 
 def test_it_waits_for_what_a_write_has_asked_for_too_EMB_8(pipeline: Pipeline, command: Start) -> None:
@@ -152,7 +153,7 @@ class TestWithoutAProcess:
 
         return call
 
-    def test_refusals_have_their_codes_and_store_nothing(self, desk: Desk, say: Start) -> None:
+    def test_refusals_have_their_codes_and_store_nothing(self, harness: JobHarness, say: Start) -> None:
         for code, arguments, sentence in (
             (2, ("backfill_embeddings", "--status", "broken"), "A list of these"),
             (2, ("backfill_embeddings", "--resume", "x"), "There is no job"),
@@ -161,25 +162,25 @@ class TestWithoutAProcess:
         ):
             found = say(*arguments)
             assert (found[0], sentence in found[2]) == (code, True), arguments
-        assert _jobs(desk) == []
+        assert _jobs(harness) == []
 
     def test_a_dry_run_says_how_many_and_starts_nothing_EMB_8(
-        self, desk: Desk, pipeline: Pipeline, say: Start
+        self, harness: JobHarness, pipeline: Pipeline, say: Start
     ) -> None:
-        desk.make("failed", *ready_tools(pipeline, 1))
+        harness.make("failed", *ready_tools(pipeline, 1))
         code, said, _ = say("backfill_embeddings", "--dry-run", "--json", "--status", "failed,disabled")
         assert (code, json.loads(said)["to_do"]) == (0, 1)
-        assert _jobs(desk) == []
+        assert _jobs(harness) == []
 
     def test_a_detached_job_is_listed_refused_a_second_time_and_cancelled_EMB_8(
-        self, desk: Desk, pipeline: Pipeline, say: Start
+        self, harness: JobHarness, pipeline: Pipeline, say: Start
     ) -> None:
-        desk.make("failed", *ready_tools(pipeline, 1))
+        harness.make("failed", *ready_tools(pipeline, 1))
         code, said, errors = say("backfill_embeddings", "--detach", "--json")
         job = json.loads(said)["job"]
-        assert (code, desk.state(uuid.UUID(job))) == (0, "queued")
+        assert (code, harness.state(uuid.UUID(job))) == (0, "queued")
         assert "No worker is consuming queue jobs" in errors
-        desk.claim()
+        harness.claim()
         code, _, errors = say("backfill_embeddings", "--no-progress")
         assert (code, f"manage.py jobs watch {job}" in errors) == (3, True)
         code, _, errors = say("jobs", "resume", job)
@@ -192,9 +193,9 @@ class TestWithoutAProcess:
         assert (code, job in said, "cancelling" in said) == (0, True, True)
 
     def test_what_failed_is_shown_by_its_reason_and_retried_EMB_9(
-        self, desk: Desk, pipeline: Pipeline, say: Start, use: Callable[..., Any]
+        self, harness: JobHarness, pipeline: Pipeline, say: Start, use: Callable[..., Any]
     ) -> None:
-        pk, _ = poisoned(desk, pipeline, use)
+        pk, _ = poisoned(harness, pipeline, use)
         code, said, _ = say("jobs", "show", str(pk), "--json")
         shown = json.loads(said)
         assert (code, shown["state"], shown["failed"]) == (0, "partial", 1)
@@ -205,6 +206,6 @@ class TestWithoutAProcess:
         code, said, _ = say("jobs", "retry", str(pk), "--json")
         assert (code, json.loads(said)["state"]) == (0, "queued")
         use("HashEmbedder")
-        assert desk.finish(pk) == "succeeded"
+        assert harness.finish(pk) == "succeeded"
         code, said, _ = say("jobs", "watch", str(pk), "--json", "--no-progress")
         assert (code, json.loads(said)["state"]) == (0, "succeeded")

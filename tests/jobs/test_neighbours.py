@@ -11,9 +11,10 @@ import pytest
 
 from embeddings import slots
 from portal.jobs import services
-from tests.embeddings.pipeline import Pipeline, login
-from tests.jobs.desk import Desk
-from tests.jobs.scenes import queued_by, ready_tools
+from tests.support.database import login
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.jobs.harness import JobHarness
+from tests.support.jobs.scenarios import queued_by, ready_tools
 
 
 @pytest.fixture
@@ -38,25 +39,25 @@ def vectors(pipeline: Pipeline) -> set[tuple[int, str, int]]:
 
 
 def test_a_tool_with_two_models_is_one_item_that_is_done_when_both_are_EMB_10(
-    desk: Desk, pipeline: Pipeline, two_models: list[Any]
+    harness: JobHarness, pipeline: Pipeline, two_models: list[Any]
 ) -> None:
-    desk.make("disabled", *two_models[:2])
-    pk = desk.start(batch_size=3)
-    desk.run_until_queued()
-    assert desk.tagged() == 6  # two of the serving model, four of the other
-    assert desk.finish(pk) == "succeeded"
-    assert desk.counts(pk) == (4, 4, 0, 0)
+    harness.make("disabled", *two_models[:2])
+    pk = harness.start(batch_size=3)
+    harness.run_until_queued()
+    assert harness.tagged() == 6  # two of the serving model, four of the other
+    assert harness.finish(pk) == "succeeded"
+    assert harness.counts(pk) == (4, 4, 0, 0)
     assert vectors(pipeline) == {(0, "ready", 4), (1, "ready", 4)}
 
 
 def test_cancelled_it_takes_back_only_what_rested_in_either_slot_EMB_10(
-    desk: Desk, pipeline: Pipeline, two_models: list[Any]
+    harness: JobHarness, pipeline: Pipeline, two_models: list[Any]
 ) -> None:
-    desk.make("disabled", *two_models[:2])
-    pk = queued_by(desk, pipeline)
-    desk.do(services.cancel, pk)
-    desk.run()
-    assert desk.state(pk) == "cancelled"
+    harness.make("disabled", *two_models[:2])
+    pk = queued_by(harness, pipeline)
+    harness.do(services.cancel, pk)
+    harness.run()
+    assert harness.state(pk) == "cancelled"
     # The second model's vectors were owed by nobody's wish but the slot's: the reconciler would ask for them again.
     assert vectors(pipeline) == {(0, "disabled", 2), (0, "ready", 2), (1, "pending", 4)}
     pipeline.work()
@@ -71,27 +72,31 @@ def locked(pipeline: Pipeline, table: str, column: str, pk: Any) -> psycopg.Conn
 
 
 @pytest.mark.parametrize("table", ["tools_toolembedding", "embeddings_embeddingtask"])
-def test_a_cancel_waits_for_no_write_that_is_not_over_R6(desk: Desk, pipeline: Pipeline, table: str) -> None:
+def test_a_cancel_waits_for_no_write_that_is_not_over_R6(
+    harness: JobHarness, pipeline: Pipeline, table: str
+) -> None:
     """A wait would end in the login's lock timeout, and the job in its queue again."""
     pks = ready_tools(pipeline, 3)
-    pk = queued_by(desk, pipeline, failed=pks)
+    pk = queued_by(harness, pipeline, failed=pks)
     with locked(pipeline, table, "entity_id", pks[1]):
-        desk.do(services.cancel, pk)
-        desk.run()
-        assert desk.state(pk) == "cancelled"
+        harness.do(services.cancel, pk)
+        harness.run()
+        assert harness.state(pk) == "cancelled"
     assert [pipeline.status(one) for one in pks] == ["failed", "pending", "failed"]
     pipeline.check_consistent()
     pipeline.work()
     pipeline.check_ready(pks[1])
 
 
-def test_a_scan_leaves_a_tool_that_a_write_holds_to_that_write_R1(desk: Desk, pipeline: Pipeline) -> None:
+def test_a_scan_leaves_a_tool_that_a_write_holds_to_that_write_R1(
+    harness: JobHarness, pipeline: Pipeline
+) -> None:
     pks = ready_tools(pipeline, 3)
-    desk.make("failed", *pks)
-    pk = desk.start()
+    harness.make("failed", *pks)
+    pk = harness.start()
     with locked(pipeline, "tools_toolembedding", "entity_id", pks[1]):
-        desk.run(stop=(stop := threading.Event()), on_progress=lambda _: stop.set())
-        assert desk.tagged() == 2
-    assert desk.finish(pk) == "succeeded"
-    assert desk.counts(pk) == (3, 2, 0, 1)
+        harness.run(stop=(stop := threading.Event()), on_progress=lambda _: stop.set())
+        assert harness.tagged() == 2
+    assert harness.finish(pk) == "succeeded"
+    assert harness.counts(pk) == (3, 2, 0, 1)
     assert pipeline.status(pks[1]) == "failed"

@@ -11,9 +11,11 @@ import pytest
 from django.db import connection
 
 from portal.jobs import heartbeats, services
-from tests.embeddings.pipeline import Pipeline, login
-from tests.jobs.desk import Desk, wait_until
-from tests.jobs.scenes import ready_tools
+from tests.support.database import login
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.jobs.harness import JobHarness
+from tests.support.jobs.scenarios import ready_tools
+from tests.support.waiting import wait_until
 
 RUNNER = ("manage.py", "job_worker")
 EMBEDDER = ("manage.py", "embed_worker")
@@ -21,94 +23,94 @@ Start = Callable[..., Any]
 
 
 def test_killed_it_is_lost_and_resumed_elsewhere_it_ends_as_if_never_killed_EMB_8_R9(
-    desk: Desk, pipeline: Pipeline, processes: Start, settings: Any
+    harness: JobHarness, pipeline: Pipeline, processes: Start, settings: Any
 ) -> None:
     """SIGKILL at two points of the queueing and one of the embedding; `lost` is seen by the rule alone, as nobody sweeps."""
     settings.JOB_LOST_SECONDS = 3
     pks = ready_tools(pipeline, 30)
-    desk.make("failed", *pks[:12])
-    desk.make("disabled", *pks[12:24])
-    pk = desk.start(batch_size=2, rate=20)
+    harness.make("failed", *pks[:12])
+    harness.make("disabled", *pks[12:24])
+    pk = harness.start(batch_size=2, rate=20)
     for queued in (6, 12, 24):
         runner = processes(*RUNNER)
         wait_until(
-            lambda queued=queued: desk.find(pk).cursor.get("queued", 0) >= queued, f"{queued} are queued"
+            lambda queued=queued: harness.find(pk).cursor.get("queued", 0) >= queued, f"{queued} are queued"
         )
         runner.kill()
         runner.wait()
-        assert desk.state(pk) == "running"  # nobody can know yet
-        wait_until(lambda: desk.state(pk) == "lost", "the job is lost")
-        job = desk.find(pk)
+        assert harness.state(pk) == "running"  # nobody can know yet
+        wait_until(lambda: harness.state(pk) == "lost", "the job is lost")
+        job = harness.find(pk)
         assert job.can_resume
-        assert desk.tagged() == job.cursor["waiting"] == job.cursor["queued"]
-        desk.do(services.resume, pk)
+        assert harness.tagged() == job.cursor["waiting"] == job.cursor["queued"]
+        harness.do(services.resume, pk)
     processes(*RUNNER)
-    assert desk.work_until_over(pk) == "succeeded"
-    assert desk.counts(pk) == (30, 24, 0, 6)
+    assert harness.work_until_over(pk) == "succeeded"
+    assert harness.counts(pk) == (30, 24, 0, 6)
     for one in pks:
         pipeline.check_ready(one)
 
 
 def test_a_runner_that_was_frozen_until_its_job_went_elsewhere_writes_nothing_more_R3(
-    desk: Desk, pipeline: Pipeline, processes: Start, settings: Any
+    harness: JobHarness, pipeline: Pipeline, processes: Start, settings: Any
 ) -> None:
     settings.JOB_LOST_SECONDS = 3
-    desk.make("failed", *ready_tools(pipeline, 12))
-    pk = desk.start(batch_size=1, rate=10)
+    harness.make("failed", *ready_tools(pipeline, 12))
+    pk = harness.start(batch_size=1, rate=10)
     frozen = processes(*RUNNER)
-    wait_until(lambda: desk.find(pk).cursor.get("queued", 0) >= 2, "it is under way")
+    wait_until(lambda: harness.find(pk).cursor.get("queued", 0) >= 2, "it is under way")
     frozen.send_signal(signal.SIGSTOP)
     try:
-        wait_until(lambda: desk.state(pk) == "lost", "the job is lost")
-        desk.do(services.resume, pk)
-        assert desk.finish(pk) == "succeeded"
-        before = desk.find(pk)
+        wait_until(lambda: harness.state(pk) == "lost", "the job is lost")
+        harness.do(services.resume, pk)
+        assert harness.finish(pk) == "succeeded"
+        before = harness.find(pk)
     finally:
         frozen.send_signal(signal.SIGCONT)
     frozen.send_signal(signal.SIGTERM)
     frozen.wait(20)
-    after = desk.find(pk)
+    after = harness.find(pk)
     assert (after.state, after.finished_at, after.cursor) == (before.state, before.finished_at, before.cursor)
-    assert desk.counts(pk) == (12, 12, 0, 0)
+    assert harness.counts(pk) == (12, 12, 0, 0)
 
 
 def test_told_to_end_it_gives_the_job_back_and_exits_well_R18(
-    desk: Desk, pipeline: Pipeline, processes: Start
+    harness: JobHarness, pipeline: Pipeline, processes: Start
 ) -> None:
-    desk.make("failed", *ready_tools(pipeline, 20))
-    pk = desk.start(batch_size=1, rate=10)
+    harness.make("failed", *ready_tools(pipeline, 20))
+    pk = harness.start(batch_size=1, rate=10)
     runner = processes(*RUNNER)
-    wait_until(lambda: desk.find(pk).cursor.get("queued", 0) >= 2, "it is under way")
+    wait_until(lambda: harness.find(pk).cursor.get("queued", 0) >= 2, "it is under way")
     runner.terminate()
     assert runner.wait(20) == 0
-    job = desk.find(pk)
+    job = harness.find(pk)
     assert (job.shown_state, job.claim_id) == ("queued", None)
     assert job.cursor["queued"] >= 2
     processes(*RUNNER)
-    assert desk.work_until_over(pk) == "succeeded"
-    assert desk.counts(pk) == (20, 20, 0, 0)
+    assert harness.work_until_over(pk) == "succeeded"
+    assert harness.counts(pk) == (20, 20, 0, 0)
 
 
 def test_told_to_end_in_a_batch_that_does_not_it_undoes_the_batch_and_gives_the_job_back_R18(
-    desk: Desk, pipeline: Pipeline, processes: Start
+    harness: JobHarness, pipeline: Pipeline, processes: Start
 ) -> None:
     """The batch waits for a row that somebody holds; its process cannot, so the fence is drawn under it."""
     [pk] = ready_tools(pipeline, 1)
-    desk.make("disabled", pk)
+    harness.make("disabled", pk)
     with psycopg.connect(pipeline.owner.info.dsn, password=pipeline.owner.info.password) as other:
         other.execute("LOCK TABLE embeddings_embeddingtask IN ACCESS EXCLUSIVE MODE")
-        job = desk.start()
+        job = harness.start()
         runner = processes(*RUNNER)
-        wait_until(lambda: desk.state(job) == "running", "it is under way")
+        wait_until(lambda: harness.state(job) == "running", "it is under way")
         runner.terminate()
         assert runner.wait(20) == 0
-        assert desk.state(job) == "queued"
+        assert harness.state(job) == "queued"
     assert pipeline.tasks() == []
-    assert desk.finish(job) == "succeeded"
+    assert harness.finish(job) == "succeeded"
 
 
 def test_a_live_process_of_a_queue_is_known_until_it_ends_or_dies_R20(
-    desk: Desk, processes: Start, settings: Any
+    harness: JobHarness, processes: Start, settings: Any
 ) -> None:
     settings.JOB_LOST_SECONDS = 3
     assert heartbeats.live_workers() == {}
@@ -124,7 +126,7 @@ def test_a_live_process_of_a_queue_is_known_until_it_ends_or_dies_R20(
         assert heartbeats.prune_heartbeats() == 1
 
 
-def test_the_web_cannot_say_that_a_worker_lives(desk: Desk) -> None:
+def test_the_web_cannot_say_that_a_worker_lives(harness: JobHarness) -> None:
     with pytest.raises(Exception, match="permission denied"), connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO jobs_workerheartbeat (id, queue, host, pid) VALUES (gen_random_uuid(), 'jobs', 'h', 1)"
@@ -133,7 +135,7 @@ def test_the_web_cannot_say_that_a_worker_lives(desk: Desk) -> None:
 
 @pytest.mark.parametrize("broker", ["there", "down"])
 def test_the_celery_worker_of_the_default_queue_runs_jobs_with_and_without_its_broker_R6(
-    desk: Desk, pipeline: Pipeline, processes: Start, broker: str
+    harness: JobHarness, pipeline: Pipeline, processes: Start, broker: str
 ) -> None:
     from portal.processes import PROCESSES
 
@@ -143,14 +145,14 @@ def test_the_celery_worker_of_the_default_queue_runs_jobs_with_and_without_its_b
         environment["REDIS_URL"] = "redis://127.0.0.1:9/0"
     worker = processes(*process.command[1:], **environment)
     wait_until(lambda: heartbeats.live_workers().get("jobs"), "it says that it lives")
-    pk = desk.start()
-    wait_until(lambda: desk.state(pk) == "succeeded", "the job is run")
+    pk = harness.start()
+    wait_until(lambda: harness.state(pk) == "succeeded", "the job is run")
     worker.terminate()
     if broker == "there":
         assert worker.wait(20) == 0
 
 
-def test_the_bell_ends_the_pause_of_a_runner_R8(desk: Desk, processes: Start) -> None:
+def test_the_bell_ends_the_pause_of_a_runner_R8(harness: JobHarness, processes: Start) -> None:
     """Its poll is a minute, so that only the bell can be it."""
     from portal.processes import PROCESSES
 
@@ -163,6 +165,8 @@ def test_the_bell_ends_the_pause_of_a_runner_R8(desk: Desk, processes: Start) ->
         JOB_LOST_SECONDS="60",
     )
     wait_until(lambda: heartbeats.live_workers().get("jobs"), "it says that it lives")
-    pk = desk.start()
-    job = wait_until(lambda: (found := desk.find(pk)).shown_state == "succeeded" and found, "the job is run")
+    pk = harness.start()
+    job = wait_until(
+        lambda: (found := harness.find(pk)).shown_state == "succeeded" and found, "the job is run"
+    )
     assert (job.started_at - job.created_at).total_seconds() < 55

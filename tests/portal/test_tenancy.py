@@ -22,8 +22,8 @@ from django.test import RequestFactory
 from portal.tenancy import context
 from portal.tenancy.context import NoTenant, current_tenant, tenant_context
 from portal.tenancy.models import Tenant
-from tests.conftest import scaled
-from tests.plugin import ROOT, manage, process_environment
+from tests.support.counts import scaled
+from tests.support.processes import ROOT, manage, process_environment
 from tools.models import Source, SourceKind
 
 # A setting of a custom name that was ever made in a session reads as the empty text afterwards.

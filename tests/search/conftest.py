@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from portal.tenancy.models import Tenant
-from tests.search.asking import ask, place, toward
+from tests.support.search import ask, place, toward
 from tools.models import Tool
 from tools.search.query import SearchAnswer
 
 
 @pytest.fixture(autouse=True)
 def hash_embedder(settings: Any) -> None:
-    settings.EMBEDDING_PROVIDER = "tests.providers.HashEmbedder"
+    settings.EMBEDDING_PROVIDER = "tests.support.embeddings.providers.HashEmbedder"
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ import pytest
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.conftest import make_api
-from tests.embeddings.pipeline import Pipeline
-from tests.search.asking import ask, found
-from tests.tools.documents import INPUTS, import_document, needs_inputs
+from tests.support.clients import make_api
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.imports.documents import INPUTS, import_document, needs_inputs
+from tests.support.search import ask, found
 from tools.models import Tool, ToolEmbedding
 from tools.search.query import MAX_QUERY_LENGTH
 

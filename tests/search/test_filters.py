@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.search.asking import found
+from tests.support.search import found
 from tools.models import Source, Tool
 from tools.search.query import FILTER_NAMES, SearchAnswer
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.providers import hash_vector
-from tests.search.asking import candidates, found, place, toward
+from tests.support.embeddings.providers import hash_vector
+from tests.support.search import candidates, found, place, toward
 from tools.models import Tool, ToolEmbedding
 from tools.search import ranking
 from tools.search.query import Candidate, SearchAnswer

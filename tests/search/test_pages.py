@@ -20,9 +20,9 @@ import pytest
 from django.db import connection
 
 from portal.tenancy.context import tenant_context
-from tests.conftest import real_commits
-from tests.providers import hash_vector
-from tests.search.asking import ask, found, toward
+from tests.support.database import real_commits
+from tests.support.embeddings.providers import hash_vector
+from tests.support.search import ask, found, toward
 from tools.models import Source, Tool, ToolEmbedding
 
 CROWDED = "weather forecast"  # what 2,000 tools are near to

@@ -12,7 +12,7 @@ import pytest
 from embeddings import providers
 from portal.resilience import circuit_breaker
 from portal.tenancy.models import Tenant
-from tests.embedding_server import EmbeddingServer, embedding_server
+from tests.support.servers.embedding_server import EmbeddingServer, embedding_server
 from tools.search.query import SearchAnswer, SearchQuery
 from tools.search.service import SLOW_SECONDS, _embedded, search
 

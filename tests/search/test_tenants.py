@@ -13,7 +13,7 @@ from django.db import DatabaseError, connection, transaction
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.search.asking import ask, candidates, found, place, toward
+from tests.support.search import ask, candidates, found, place, toward
 from tools.catalogue import tools as services
 from tools.models import Tool
 

@@ -15,8 +15,8 @@ import pytest
 from django.db import DatabaseError
 
 from portal.tenancy.models import Tenant
-from tests.conftest import make_api
-from tests.search.asking import found, place, toward
+from tests.support.clients import make_api
+from tests.support.search import found, place, toward
 from tools.catalogue import tools as services
 from tools.models import Tool, ToolEmbedding
 from tools.search.query import SearchAnswer

@@ -16,8 +16,8 @@ import pytest
 from django.db import connection
 from rest_framework.test import APIClient
 
-from tests.conftest import make_api
-from tests.search.asking import candidates, found, place, toward
+from tests.support.clients import make_api
+from tests.support.search import candidates, found, place, toward
 from tools.catalogue import tools as services
 from tools.models import Tool
 from tools.search.query import SearchAnswer

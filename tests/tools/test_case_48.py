@@ -19,9 +19,10 @@ from rest_framework.test import APIClient
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.conftest import SCALE, make_api
-from tests.embeddings.pipeline import Pipeline
-from tests.tools.documents import document, import_document
+from tests.support.clients import make_api
+from tests.support.counts import SCALE
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.imports.documents import document, import_document
 from tools.api import views
 from tools.catalogue.sources import delete_source
 from tools.models import Source, Tool
@@ -80,7 +81,7 @@ class Changes:
 
 @pytest.fixture
 def changes(committed: Tenant, admin_database: psycopg.Connection[Any], settings: Any) -> Changes:
-    settings.EMBEDDING_PROVIDER = "tests.providers.HashEmbedder"
+    settings.EMBEDDING_PROVIDER = "tests.support.embeddings.providers.HashEmbedder"
     import_document(committed, document(*STAYING))
     return Changes(committed, Pipeline(committed.pk, admin_database))
 

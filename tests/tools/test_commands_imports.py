@@ -16,10 +16,10 @@ from portal.jobs import services as jobs
 from portal.jobs.models import JobState
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.document_server import DocumentServer, document_server
-from tests.tools.documents import OPENAPI, document, needs_inputs
-from tests.tools.imports import mcp_servers
-from tests.tools.imports.documents import counted_operations
+from tests.support.imports.documents import OPENAPI, document, needs_inputs
+from tests.support.imports.parsing import counted_operations
+from tests.support.servers import mcp_servers
+from tests.support.servers.document_server import DocumentServer, document_server
 from tools.catalogue import tools as services
 from tools.imports.syncing.documents import import_tools
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncState, Tool

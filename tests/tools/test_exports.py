@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from embeddings.models import EmbeddingTask
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.conftest import scaled
-from tests.tools.documents import document, import_document
+from tests.support.counts import scaled
+from tests.support.imports.documents import document, import_document
 from tools import demo
 from tools.catalogue import tools as services
 from tools.imports.files import export as exports

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -17,86 +12,11 @@ from django.core.management import call_command
 from portal.outbound.errors import FetchError, FetchTimeout
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import document
+from tests.support.servers.http_server import COMPRESSED
 from tools.imports.fetching import http as fetch
 from tools.models import Source, Tool
 
 UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."
-
-
-# 30 MB of nothing in 30 kB.
-COMPRESSED = gzip.compress(b" " * 30_000_000)
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path == "/moved":
-            self.send_response(302)
-            self.send_header("Location", "/shop.json")
-            self.end_headers()
-        elif path == "/missing":
-            self.send_error(404)
-        elif path == "/dribble":
-            self.wfile.write(b"HTTP/1.1 200 OK\r\n")
-            for number in range(1000):
-                self.wfile.write(f"X-{number}: a\r\n".encode())
-                time.sleep(0.05)
-        elif path == "/drip":
-            self.send_response(200)
-            self.send_header("Content-Length", "1000")
-            self.end_headers()
-            for _ in range(1000):
-                self.wfile.write(b" ")
-                time.sleep(0.05)
-        elif path == "/cut":
-            self.send_response(200)
-            self.send_header("Content-Length", "1000")
-            self.end_headers()
-            self.wfile.write(b"{")
-        elif path == "/silent":
-            time.sleep(1)
-        elif path == "/compressed":
-            self.send_response(200)
-            self.send_header("Content-Encoding", "gzip")
-            self.send_header("Content-Length", str(len(COMPRESSED)))
-            self.end_headers()
-            self.wfile.write(COMPRESSED)
-        elif path == "/endless":
-            self.send_response(200)
-            self.end_headers()
-            for _ in range(1000):
-                self.wfile.write(b"x" * 100_000)
-        elif path == "/garbage":
-            self.wfile.write(b"SSH-2.0-OpenSSH\r\n")
-        else:
-            raw = json.dumps(document("a", "b")).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(raw)))
-            self.end_headers()
-            self.wfile.write(raw)
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-    def handle(self) -> None:
-        with suppress(OSError):  # the client has left, which is what some tests are about
-            super().handle()
-
-
-@pytest.fixture
-def server(settings: Any) -> Iterator[str]:
-    """`host:port` of a server on loopback, which the settings allow."""
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    running.daemon_threads = True
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    host = f"127.0.0.1:{running.server_port}"
-    settings.IMPORT_ALLOWED_HOSTS = [host]
-    yield host
-    running.shutdown()
-    thread.join()
-    running.server_close()
 
 
 def test_syn_1_a_document_is_imported_by_url(

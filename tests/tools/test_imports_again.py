@@ -11,19 +11,13 @@ from django.db import connection
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import INPUTS, OPENAPI, document, import_document, needs_inputs
+from tests.support.imports.documents import INPUTS, OPENAPI, document, import_document, needs_inputs
+from tests.support.imports.syncs import edit, embedding, fingerprints, tool
 from tools.catalogue import overrides, sources
 from tools.catalogue import tools as services
 from tools.catalogue.errors import CatalogueError
-from tools.imports.fetching import sandbox
-from tools.imports.formats.recognise import parse_document
-from tools.imports.formats.specs import ParsedDocument
 from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool, ToolEmbedding
 
-WRITTEN = (
-    "tools_source", "tools_sourcedocument", "tools_endpoint", "tools_tool", "tools_manualoverride", "tools_toolembedding",
-    "embeddings_embeddingtask", "tools_toolevent", "tools_sourceevent", "tools_manualoverrideevent",
-)  # fmt: skip
 REPORT = {
     "operations",
     "tools",
@@ -37,42 +31,6 @@ REPORT = {
     "left_out",
     "warnings",
 }
-
-
-def parse_here(kind: str, raw: bytes, *, name: str, seconds: float | None = None) -> ParsedDocument:
-    """As the sandbox does, without its process: for tests that read many documents and are about something else."""
-    return parse_document(raw, name=name, kind="" if kind == sandbox.ANY else kind)
-
-
-def fingerprints(tenant: Tenant, *without: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Which transaction wrote each row, and where it lies: a write that changes nothing shows as well."""
-    with tenant_context(tenant.pk), connection.cursor() as cursor:
-        found = {}
-        for table in WRITTEN:
-            if table not in without:
-                cursor.execute(f"SELECT xmin::text, ctid::text FROM {table} ORDER BY 1, 2")
-                found[table] = cursor.fetchall()
-        return found
-
-
-def tool(tenant: Tenant, tool_id: str = "a", namespace: str = "shop") -> Tool:
-    with tenant_context(tenant.pk):
-        found: Tool = Tool.objects.select_related("endpoint", "source").get(
-            tool_id=tool_id, namespace=namespace
-        )
-        return found
-
-
-def embedding(tenant: Tenant, tool_id: str = "a") -> ToolEmbedding:
-    with tenant_context(tenant.pk):
-        found: ToolEmbedding = ToolEmbedding.objects.get(entity__tool_id=tool_id)
-        return found
-
-
-def edit(tenant: Tenant, tool_id: str = "a", **changes: Any) -> Tool:
-    now = tool(tenant, tool_id)
-    with tenant_context(tenant.pk):
-        return services.update_tool(pk=now.pk, expected_version=now.version, changes=changes, actor="olga")
 
 
 @needs_inputs

@@ -11,7 +11,7 @@ from django.core.management import call_command
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import INPUTS
+from tests.support.imports.documents import INPUTS
 from tools.catalogue import tools as services
 from tools.models import Source, Tool
 

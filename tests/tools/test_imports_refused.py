@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import INPUTS, document, import_document, needs_inputs
-from tests.tools.test_imports_again import fingerprints
+from tests.support.imports.documents import INPUTS, document, import_document, needs_inputs
+from tests.support.imports.syncs import fingerprints
+from tests.support.threads import together
 from tools.catalogue import overrides, sources
 from tools.catalogue import tools as services
 from tools.catalogue.errors import Busy, CatalogueError, Invalid
@@ -285,29 +285,6 @@ def test_a_real_set_of_tools_is_imported_and_imported_again(committed: Tenant, c
 
 
 # --- Two at once ----------------------------------------------------------------------------------------------------
-
-
-def together(*works: Any) -> list[Any]:
-    """Runs the works in threads that start at one moment; their results or exceptions, in order."""
-    barrier = threading.Barrier(len(works))
-    results: list[Any] = [None] * len(works)
-
-    def run_one(index: int) -> None:
-        try:
-            barrier.wait(20)
-            results[index] = works[index]()
-        except Exception as error:  # noqa: BLE001 - a result like any other
-            results[index] = error
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run_one, args=(index,)) for index in range(len(works))]
-    connection.close()  # the pool has four, and the works may want them all
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
 
 
 def test_syn_4_two_first_imports_of_one_source_make_one_source_and_one_tool_each(committed: Tenant) -> None:

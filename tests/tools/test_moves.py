@@ -9,8 +9,8 @@ from django.db import connection
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import document, import_document
-from tests.tools.test_imports_again import edit, embedding, parse_here, tool
+from tests.support.imports.documents import document, import_document
+from tests.support.imports.syncs import edit, embedding, parse_here, tool
 from tools.imports.fetching import sandbox
 from tools.imports.syncing import plan
 from tools.models import Action, Endpoint, ManualOverride, SyncChange, Tool

@@ -8,77 +8,17 @@ from typing import Any
 import pytest
 
 from portal.tenancy.models import Tenant
-from tests.tools.documents import document, import_document
+from tests.support.imports.documents import document, import_document
+from tests.support.overrides import edit, pets, recorded, texts, wanted
 from tools.catalogue import embedding_text as embedding
 from tools.catalogue import overrides
-from tools.catalogue import tools as services
 from tools.catalogue.errors import Invalid
-from tools.catalogue.parameter_descriptions import parameter_descriptions
 from tools.imports.syncing.documents import import_tools
-from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool, ToolEmbedding
-
-Json = dict[str, Any]
-
-
-def pets(parent: str = "Its mother.", **texts: str) -> Json:
-    """An API with a query parameter and a body behind references, one of them back to itself."""
-    said = {"dry": "Only checks.", "name": "What it is called.", "owner": "Who feeds it.", **texts}
-    pet = {
-        "type": "object",
-        "required": ["name"],
-        "properties": {
-            "name": {"type": "string", "description": said["name"]},
-            "owner": {"$ref": "#/components/schemas/Person", "description": said["owner"]},
-            "parent": {"$ref": "#/components/schemas/Pet", "description": parent},
-            "age": {"type": "integer"},
-        },
-    }
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Pets", "version": "1"},
-        "paths": {
-            "/pets": {
-                "post": {
-                    "operationId": "addPet",
-                    "description": "Adds a pet.",
-                    "parameters": [
-                        {
-                            "name": "dry",
-                            "in": "query",
-                            "description": said["dry"],
-                            "schema": {"type": "boolean"},
-                        }
-                    ],
-                    "requestBody": {
-                        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}}
-                    },
-                    "responses": {"200": {"description": "ok"}},
-                }
-            }
-        },
-        "components": {"schemas": {"Pet": pet, "Person": {"type": "object"}}},
-    }
-
-
-def edit(**changes: Any) -> Tool:
-    tool = Tool.objects.get()
-    return services.update_tool(pk=tool.pk, expected_version=tool.version, changes=changes, actor="olga")
+from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool
 
 
 def describe(**texts: str) -> Tool:
     return edit(parameter_descriptions={name.replace("__", "."): text for name, text in texts.items()})
-
-
-def texts() -> dict[str, str]:
-    return parameter_descriptions(Tool.objects.get().parameters)
-
-
-def wanted() -> str:
-    return str(ToolEmbedding.objects.get().source_hash)
-
-
-def recorded() -> dict[str, Any]:
-    return dict(ManualOverride.objects.values_list("field", "value"))
 
 
 # --- Field by field ---------------------------------------------------------------------------------------------------

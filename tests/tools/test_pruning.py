@@ -8,10 +8,9 @@ import pytest
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.embeddings.pipeline import login
-from tests.tools.documents import document, import_document
-from tests.tools.test_imports_again import parse_here
-from tests.tools.test_syncs import again, apply, nothing_written, plan, texts
+from tests.support.database import login
+from tests.support.imports.documents import document, import_document
+from tests.support.imports.syncs import again, apply, nothing_written, parse_here, plan, texts
 from tools.imports.fetching import sandbox
 from tools.imports.syncing import pruning
 from tools.models import SourceDocument, Sync, SyncState

@@ -6,7 +6,7 @@ import threading
 import time
 from datetime import timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -14,9 +14,9 @@ from django.db import connection
 from embeddings.text import source_hash
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import document, import_document
-from tests.tools.test_imports_refused import together
-from tests.tools.test_overrides import Json, edit, pets, recorded, texts, wanted
+from tests.support.imports.documents import document, import_document
+from tests.support.overrides import Json, edit, ids, many, overrule, pets, recorded, texts, wanted
+from tests.support.threads import together
 from tools.catalogue import embedding_text as embedding
 from tools.catalogue import overrides
 from tools.catalogue import tools as services
@@ -24,27 +24,6 @@ from tools.catalogue.errors import CatalogueError, StaleVersion
 from tools.models import ManualOverride, Tool, ToolEmbedding
 
 # --- Keep, reset many -------------------------------------------------------------------------------------------------
-
-
-def many(tenant: Tenant, count: int, slug: str = "shop", text: str = "Imported.") -> list[Tool]:
-    names = [f"op{number:04}" for number in range(count)]
-    import_document(tenant, document(*names, **dict.fromkeys(names, text)), slug)
-    return list(Tool.objects.filter(source__slug=slug).order_by("name"))
-
-
-def overrule(tools: list[Tool], text: str = "Ours.") -> None:
-    for tool in tools:
-        version = Tool.objects.get(pk=tool.pk).version
-        services.update_tool(
-            pk=tool.pk,
-            expected_version=version,
-            changes={"description": text, "tags": ["ours"]},
-            actor="olga",
-        )
-
-
-def ids(**which: Any) -> list[UUID]:
-    return list(ManualOverride.objects.filter(**which).values_list("pk", flat=True))
 
 
 def test_syn_5_keep_ends_the_conflict_in_favour_of_the_operator_with_version_and_author(

@@ -14,8 +14,8 @@ from django.db import connection
 from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.imports.mcp_http_server import answering, result
-from tests.tools.imports.mcp_servers import BADSERVER, allow, bad, needs_badserver, plain
+from tests.support.servers.mcp_http_server import answering, result
+from tests.support.servers.mcp_servers import BADSERVER, allow, bad, needs_badserver, plain
 from tools.catalogue import servers
 from tools.catalogue import tools as services
 from tools.catalogue.errors import Invalid, ManagedBySource, NameTaken

@@ -12,9 +12,9 @@ from django.db.models import F
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.conftest import scaled
-from tests.tools.documents import document, import_document
-from tests.tools.test_imports_refused import together
+from tests.support.counts import scaled
+from tests.support.imports.documents import document, import_document
+from tests.support.threads import together
 from tools.catalogue import overrides, sources
 from tools.catalogue import tools as services
 from tools.catalogue.errors import Busy, Invalid, ManagedBySource, NameTaken, StaleVersion

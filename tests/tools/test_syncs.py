@@ -3,79 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 import pytest
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import document, import_document
-from tests.tools.test_imports_again import edit, fingerprints, parse_here, tool
+from tests.support.imports.documents import document, import_document
+from tests.support.imports.syncs import (
+    Json,
+    again,
+    apply,
+    changes,
+    edit,
+    nothing_written,
+    parse_here,
+    plan,
+    texts,
+    tool,
+)
 from tools.catalogue import overrides, sources
 from tools.catalogue.errors import CatalogueError, Outgrown, RemovalsNeedConfirmation, WrongSyncState
 from tools.imports.fetching import sandbox
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
-from tools.imports.syncing.plan import ImportReport
-from tools.models import (
-    Action,
-    Endpoint,
-    ManualOverride,
-    Source,
-    SourceDocument,
-    Sync,
-    SyncChange,
-    SyncState,
-    Tool,
-)
+from tools.models import Action, Endpoint, ManualOverride, Source, SourceDocument, Sync, SyncState, Tool
 
-Json = dict[str, Any]
 SIX = ("a", "b", "c", "d", "e", "f")
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "parse", parse_here)
-
-
-def plan(tenant: Tenant, content: Json | bytes, slug: str = "shop") -> Sync:
-    raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return syncs.plan_document(tenant_id=tenant.pk, raw=raw, name=f"{slug}.json", actor="petra", slug=slug)
-
-
-def apply(tenant: Tenant, sync: Sync, *names: str, **options: Any) -> ImportReport:
-    """All of it, or the changes of the tools with these names."""
-    if names:
-        options["chosen"] = [row.pk for row in changes(tenant, sync).values() if row.name in names]
-    return syncs.apply_sync(tenant_id=tenant.pk, sync_id=sync.pk, actor="anton", **options)
-
-
-def changes(tenant: Tenant, sync: Sync) -> dict[str, SyncChange]:
-    with tenant_context(tenant.pk):
-        return {row.key: row for row in SyncChange.objects.filter(sync=sync)}
-
-
-def again(tenant: Tenant, sync: Sync) -> Sync:
-    with tenant_context(tenant.pk):
-        found: Sync = Sync.objects.select_related("document").get(pk=sync.pk)
-        return found
-
-
-def texts(tenant: Tenant) -> dict[str, str]:
-    """The descriptions of the active tools."""
-    with tenant_context(tenant.pk):
-        return dict(Tool.objects.filter(active=True).values_list("tool_id", "description"))
-
-
-@contextmanager
-def nothing_written(tenant: Tenant, *without: str) -> Iterator[None]:
-    before = fingerprints(tenant, *without)
-    yield
-    assert fingerprints(tenant, *without) == before
 
 
 # --- Plan -------------------------------------------------------------------------------------------------------------

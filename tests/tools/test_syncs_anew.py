@@ -19,11 +19,21 @@ from portal.jobs import runner, services
 from portal.jobs.models import Job
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.embeddings.pipeline import in_thread, login
-from tests.jobs.desk import wait_until
-from tests.tools.documents import document, import_document
-from tests.tools.test_imports_again import edit, parse_here, tool
-from tests.tools.test_syncs import again, apply, changes, nothing_written, plan, texts
+from tests.support.database import login
+from tests.support.imports.documents import document, import_document
+from tests.support.imports.syncs import (
+    again,
+    apply,
+    changes,
+    edit,
+    nothing_written,
+    parse_here,
+    plan,
+    texts,
+    tool,
+)
+from tests.support.threads import in_thread
+from tests.support.waiting import wait_until
 from tools.catalogue import sources
 from tools.catalogue.errors import Invalid, SyncFailed, WrongSyncState
 from tools.imports.fetching import sandbox

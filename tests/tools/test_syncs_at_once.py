@@ -16,13 +16,11 @@ from django.db import connection
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.conftest import scaled
-from tests.embeddings.pipeline import in_thread
-from tests.jobs.desk import wait_until
-from tests.tools.documents import document, import_document
-from tests.tools.test_imports_again import edit, parse_here, tool
-from tests.tools.test_imports_refused import together
-from tests.tools.test_syncs import again, apply, plan, texts
+from tests.support.counts import scaled
+from tests.support.imports.documents import document, import_document
+from tests.support.imports.syncs import again, apply, edit, parse_here, plan, texts, tool
+from tests.support.threads import in_thread, together
+from tests.support.waiting import wait_until
 from tools.catalogue import overrides, sources
 from tools.catalogue import tools as services
 from tools.catalogue.errors import Busy, CatalogueError, StaleVersion, WrongSyncState

@@ -18,7 +18,7 @@ import pytest
 from bench.stack import Client, stack
 from portal.http import bulkhead as module
 from portal.http.bulkhead import TooBusy, bulkhead
-from tests.conftest import real_commits
+from tests.support.database import real_commits
 
 
 def hold(told: Connection) -> None:

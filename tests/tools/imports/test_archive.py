@@ -6,19 +6,15 @@ import io
 import json
 import tarfile
 import time
-import zipfile
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from tests.tools.imports.documents import INPUTS
+from tests.support.imports.archives import MAIN, Files, _bytes, tarred, zipped
+from tests.support.imports.parsing import INPUTS
 from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import DocumentRefused
 
-Files = dict[str, Any]
-MAIN = {"openapi": "3.0.0", "info": {"title": "A", "version": "1"},
-        "paths": {"/users": {"$ref": "paths/users.json"}}}  # fmt: skip
 USERS = {"get": {"operationId": "listUsers", "summary": "Lists users.", "parameters": [{"$ref": "../parts.yaml#/parameters/Page"}],
                  "responses": {"200": {"content": {"application/json": {"schema": {"$ref": "../openapi.json#/components/schemas/U"}}}}}}}  # fmt: skip
 PARTS = {
@@ -30,28 +26,6 @@ GOOD: Files = {
     "paths/users.json": USERS,
     "parts.yaml": PARTS,
 }
-
-
-def _bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else json.dumps(value).encode()
-
-
-def zipped(files: Files, folder: str = "") -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, value in files.items():
-            archive.writestr(folder + name, _bytes(value))
-    return made.getvalue()
-
-
-def tarred(files: Files, folder: str = "") -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as archive:
-        for name, value in files.items():
-            entry = tarfile.TarInfo(folder + name)
-            entry.size = len(_bytes(value))
-            archive.addfile(entry, io.BytesIO(_bytes(value)))
-    return made.getvalue()
 
 
 @pytest.mark.parametrize("pack", [zipped, tarred])

@@ -13,8 +13,8 @@ import pytest
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import document, import_document
-from tests.tools.imports import bombs
+from tests.support.imports import bombs
+from tests.support.imports.documents import document, import_document
 from tools.imports.fetching import sandbox
 from tools.imports.formats.specs import DocumentRefused
 from tools.models import Endpoint, Source, SourceDocument, Tool
@@ -27,7 +27,7 @@ MEGABYTES = 512
 def measured(name: str) -> dict[str, Any]:
     """A bomb, read by a process of its own that starts the sandbox as a worker does; held against the bounds."""
     printed = subprocess.run(
-        [sys.executable, "-m", "tests.tools.imports.bombs", name],
+        [sys.executable, "-m", "tests.support.imports.bombs", name],
         cwd=ROOT,
         check=True,
         capture_output=True,

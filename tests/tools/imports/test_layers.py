@@ -12,8 +12,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from portal.tenancy.models import Tenant
-from tests.tools.documents import import_document
-from tests.tools.imports.documents import OK, document, parse_lightapi, parse_mcp_tools, parse_openapi
+from tests.support.imports.documents import import_document
+from tests.support.imports.parsing import OK, document, parse_lightapi, parse_mcp_tools, parse_openapi
 from tools.catalogue import overrides
 from tools.catalogue import tools as services
 from tools.imports.formats.references import MAX_WARNINGS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.imports.documents import INPUTS, parse_lightapi, shared
+from tests.support.imports.parsing import INPUTS, parse_lightapi, shared
 from tools.imports.formats.specs import DocumentRefused, EndpointSpec, ParsedDocument
 
 PING = {"protocol": "http", "method": "GET", "endpoint": "/ping", "summary": "Ping"}

@@ -15,15 +15,10 @@ from typing import Any
 import pytest
 
 from portal.outbound.errors import UNREACHABLE, FetchError
-from tests.tools.imports import mcp_servers
-from tests.tools.imports.documents import parse_mcp_tools
-from tests.tools.imports.mcp_http_server import answering, event, result
-from tests.tools.imports.mcp_servers import (
-    names,
-    needs_badserver,
-    over_http,
-    plain,
-)
+from tests.support.imports.parsing import parse_mcp_tools
+from tests.support.servers import mcp_servers
+from tests.support.servers.mcp_http_server import answering, event, result
+from tests.support.servers.mcp_servers import names, needs_badserver, over_http, plain
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.fetching.mcp.conversation import MAX_BYTES, strip_lone_surrogates
 

@@ -10,8 +10,8 @@ import pytest
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.tools.documents import INPUTS, needs_inputs
-from tests.tools.imports.mcp_servers import rows
+from tests.support.imports.documents import INPUTS, needs_inputs
+from tests.support.servers.mcp_servers import rows
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing.documents import import_document
 from tools.imports.syncing.plan import ImportReport

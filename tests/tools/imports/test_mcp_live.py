@@ -11,9 +11,9 @@ import pytest
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.plugin import ROOT
-from tests.tools.documents import INPUTS
-from tests.tools.imports.mcp_servers import allow, children, free_port, listening, open_files, rows
+from tests.support.imports.documents import INPUTS
+from tests.support.processes import ROOT
+from tests.support.servers.mcp_servers import allow, children, free_port, listening, open_files, rows
 from tools.catalogue import servers
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.syncing import service as syncs

@@ -15,8 +15,8 @@ from django.core.management import call_command
 
 from portal.outbound.errors import FetchError
 from portal.tenancy.models import Tenant
-from tests.plugin import ROOT
-from tests.tools.imports.mcp_servers import allow
+from tests.support.processes import ROOT
+from tests.support.servers.mcp_servers import allow
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import DocumentRefused

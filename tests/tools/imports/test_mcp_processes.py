@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from portal.outbound.errors import FetchError
-from tests.tools.imports import mcp_servers
-from tests.tools.imports.mcp_servers import bad, children, names, needs_badserver, open_files, running, soon
+from tests.support.servers import mcp_servers
+from tests.support.servers.mcp_servers import bad, children, names, needs_badserver, open_files, running, soon
 from tools.imports.fetching.mcp import server as mcp_server
 
 FAILING = ("hang", "crash", "diemidlist", "noop", "weirdproto")

@@ -15,10 +15,10 @@ from django.core.management import call_command
 from portal.outbound.errors import UNREACHABLE, FetchError
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.embeddings.pipeline import Pipeline
-from tests.search.asking import ask
-from tests.tools.imports import mcp_servers
-from tests.tools.imports.mcp_servers import bad, names, needs_badserver, over_http
+from tests.support.embeddings.pipeline import Pipeline
+from tests.support.search import ask
+from tests.support.servers import mcp_servers
+from tests.support.servers.mcp_servers import bad, names, needs_badserver, over_http
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.models import Tool
 from tools.web.history.state import tool_history
@@ -163,7 +163,7 @@ def test_case_27_a_server_that_changed_is_followed_SYN_2(
 def test_case_27_search_follows_a_sync_at_once_by_text_and_by_meaning_after_the_worker_SYN_6(
     allow: Any, committed: Tenant, admin_database: psycopg.Connection[Any], settings: Any
 ) -> None:
-    settings.EMBEDDING_PROVIDER = "tests.providers.HashEmbedder"
+    settings.EMBEDDING_PROVIDER = "tests.support.embeddings.providers.HashEmbedder"
     pipeline = Pipeline(committed.pk, admin_database)
 
     def sync(mode: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.imports.documents import INPUTS, parse_mcp_tools, shared
+from tests.support.imports.parsing import INPUTS, parse_mcp_tools, shared
 from tools.imports.formats.json_schema import json_size
 from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tools.imports.documents import parse_openapi
+from tests.support.imports.parsing import parse_openapi
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 
 # The words of the format, so that arbitrary JSON reaches every branch.

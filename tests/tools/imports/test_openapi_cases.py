@@ -13,7 +13,7 @@ import time
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from tests.tools.imports.documents import INPUTS, by_name, case, parse_openapi, parsed, places, shared
+from tests.support.imports.parsing import INPUTS, by_name, case, parse_openapi, parsed, places, shared
 from tools.imports.formats.json_schema import json_size
 from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES
 from tools.imports.formats.specs import DocumentRefused

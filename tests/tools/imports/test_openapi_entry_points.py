@@ -12,12 +12,11 @@ import pytest
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.api.test_problems import assert_problem
-from tests.api.test_tools import upload
-from tests.conftest import make_api
-from tests.tools.documents import INPUTS, document, import_document
-from tests.tools.imports.documents import shared
-from tests.tools.imports.test_archive import MAIN, tarred, zipped
+from tests.support.api import assert_problem, upload
+from tests.support.clients import make_api
+from tests.support.imports.archives import MAIN, tarred, zipped
+from tests.support.imports.documents import INPUTS, document, import_document
+from tests.support.imports.parsing import shared
 from tools.models import Endpoint, Source, SourceDocument, Sync, Tool
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.imports.documents import INPUTS, counted_operations, parse_openapi, shared
+from tests.support.imports.parsing import INPUTS, counted_operations, parse_openapi, shared
 from tools.imports.formats.json_schema import json_size
 from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES, MAX_OUTPUT_BYTES, MAX_TOOLS_BYTES
 from tools.imports.formats.specs import DocumentRefused

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.imports.documents import OK, operation, parse_openapi, parsed, places
+from tests.support.imports.parsing import OK, operation, parse_openapi, parsed, places
 from tools.imports.formats.openapi.inputs import MAX_MORE_PARAMETERS, USUAL_PARAMETERS
 from tools.imports.formats.references import MAX_WARNINGS
 from tools.imports.formats.specs import DocumentRefused

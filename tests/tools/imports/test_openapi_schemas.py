@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tools.imports.documents import operation, parsed
+from tests.support.imports.parsing import operation, parsed
 from tools.imports.formats.json_schema import Schemas, json_size
 from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES
 from tools.imports.formats.references import Reading

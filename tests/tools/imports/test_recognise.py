@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.tools.imports.documents import shared
+from tests.support.imports.parsing import shared
 from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import DocumentRefused
 

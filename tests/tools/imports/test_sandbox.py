@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.imports.documents import document, shared
+from tests.support.imports.parsing import document, shared
 from tools.imports.fetching import sandbox
 from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import EndpointSpec, ParsedDocument

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.imports.documents import OK, document, parse_openapi
+from tests.support.imports.parsing import OK, document, parse_openapi
 from tools.imports.fetching import sandbox
 from tools.imports.formats.specs import EndpointSpec
 

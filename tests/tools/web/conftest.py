@@ -9,11 +9,8 @@ import pytest
 
 from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
-from tests.embeddings.conftest import embedder, pipeline, use
 from tests.support.web import import_shop
 from tools.models import Tool, ToolEmbedding
-
-__all__ = ["embedder", "pipeline", "use"]
 
 
 @pytest.fixture

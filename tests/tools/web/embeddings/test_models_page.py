@@ -15,8 +15,9 @@ from embeddings.providers import ProviderError
 from portal.resilience import circuit_breaker
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Role, Tenant
-from tests.conftest import make_client
-from tests.embeddings.pipeline import Pipeline, login
+from tests.support.clients import make_client
+from tests.support.database import login
+from tests.support.embeddings.pipeline import Pipeline
 
 HTMX = {"HX-Request": "true"}
 

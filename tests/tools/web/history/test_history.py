@@ -14,8 +14,8 @@ from django.test.utils import CaptureQueriesContext
 
 from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
-from tests.tools.documents import import_document
-from tests.tools.test_overrides import pets
+from tests.support.imports.documents import import_document
+from tests.support.overrides import pets
 from tools.catalogue import overrides, servers, sources
 from tools.catalogue import tools as services
 from tools.models import ManualOverride, McpServer, Source, Tool, ToolEmbedding

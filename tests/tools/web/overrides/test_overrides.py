@@ -10,10 +10,9 @@ from django.test import Client
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
+from tests.support.imports.documents import document, import_document
+from tests.support.overrides import ids, many, overrule, pets
 from tests.support.web import seen_of
-from tests.tools.documents import document, import_document
-from tests.tools.test_overrides import pets
-from tests.tools.test_resets import ids, many, overrule
 from tools.catalogue import overrides
 from tools.catalogue import tools as services
 from tools.models import ManualOverride, Tool

@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 
 from portal.tenancy.models import Tenant
+from tests.support.servers.mcp_servers import allow, plain
 from tests.support.web import seen
-from tests.tools.imports.mcp_servers import allow, plain
 from tools.catalogue import servers
 from tools.models import Health, McpServer, Source
 

@@ -13,7 +13,7 @@ from django.test import Client, RequestFactory
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Tenant
-from tests.conftest import make_client
+from tests.support.clients import make_client
 from tools.catalogue import tools as services
 from tools.models import Source, Tool
 from tools.web.shell import errors

@@ -15,9 +15,9 @@ from django.test import Client
 from portal.gunicorn import timeout as worker_seconds
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.conftest import make_client
-from tests.tools.documents import document
-from tests.tools.imports.mcp_servers import allow, plain
+from tests.support.clients import make_client
+from tests.support.imports.documents import document
+from tests.support.servers.mcp_servers import allow, plain
 from tools.models import McpServer, Source, Sync
 
 RAW = json.dumps(document("orders")).encode()

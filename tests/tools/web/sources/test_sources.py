@@ -15,15 +15,12 @@ from django.test import Client
 
 from portal.jobs.models import Job
 from portal.tenancy.models import Tenant
+from tests.support.imports.documents import document, import_document
+from tests.support.servers.mcp_servers import allow, plain
 from tests.support.web import SHOP_DOCUMENT, seen
-from tests.tools.documents import document, import_document
-from tests.tools.imports.mcp_servers import allow, plain
-from tests.tools.test_fetch import server
 from tools.catalogue import sources
 from tools.catalogue import tools as services
 from tools.models import McpServer, Source, Sync, SyncState, Tool
-
-__all__ = ["server"]
 
 RAW = (SHOP_DOCUMENT % "Lists orders.").encode()
 HTMX = {"HX-Request": "true"}

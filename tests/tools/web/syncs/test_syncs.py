@@ -12,7 +12,7 @@ from django.test import Client
 
 from portal.jobs.models import Job, JobState
 from portal.tenancy.models import Tenant
-from tests.tools.documents import document, import_document
+from tests.support.imports.documents import document, import_document
 from tools.catalogue import tools as services
 from tools.imports.syncing import documents as service
 from tools.imports.syncing import service as syncs

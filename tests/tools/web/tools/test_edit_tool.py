@@ -10,8 +10,8 @@ from django.test import Client
 
 from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
-from tests.tools.documents import import_document
-from tests.tools.test_overrides import pets
+from tests.support.imports.documents import import_document
+from tests.support.overrides import pets
 from tools.catalogue import tools as services
 from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool
 from tools.web.shell.forms import ToolForm, parameter_field

@@ -1,0 +1,233 @@
+"""R1, R2, R15: a catalogue that is edited all the time, while its workers are killed, its database is restarted without
+warning, and two of four workers have a clock that is ten minutes wrong."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from django.db import DatabaseError, connection
+
+from portal.tenancy.context import tenant_context
+from tests.support.counts import scaled
+from tests.support.database import login
+from tests.support.faults.portal import ForkServer, Portal, calls, wrong_clock
+from tests.support.waiting import wait_until
+from tools.catalogue import tools as services
+from tools.models import Tool
+
+TOOLS = 2000
+EDITORS = 2
+KILL_SECONDS, SAVES_PER_KILL, RESTART_SECONDS = 0.5, 25, 8
+# A kill that finds a row claimed costs it an attempt, and here nothing but kills and restarts happens.
+PATIENT = {"EMBEDDING_MAX_ATTEMPTS": "100"}
+
+
+class Editor:
+    """Saves new descriptions of its own tools, one after the other, as the web does. `acknowledged` is what it was told is
+    saved, so each entry is written after its commit."""
+
+    logging_in = threading.Lock()  # it changes the environment for a moment
+
+    def __init__(self, portal: Portal, tools: list[UUID]) -> None:
+        self.portal, self.tools = portal, tools
+        self.versions = dict.fromkeys(tools, 1)
+        self.acknowledged: dict[UUID, str] = {}
+        self.saves = self.cut_off = 0
+
+    def until(self, stop: threading.Event) -> None:
+        with ExitStack() as stack:
+            with self.logging_in:
+                stack.enter_context(login("DATABASE_URL", url=self.portal.servers.urls["DATABASE_URL"]))
+            while not stop.is_set():
+                self.save()
+
+    def save(self) -> None:
+        pk = random.choice(self.tools)
+        text = f"Text {time.monotonic_ns()} of {pk}."
+        try:
+            with tenant_context(self.portal.tenant_id):
+                tool = services.update_tool(
+                    pk=pk, expected_version=self.versions[pk], changes={"description": text}, actor="test"
+                )
+        except DatabaseError:
+            self.cut_off += 1
+            # Saved or not, nobody was told: what can be read is what is there.
+            tool = wait_until(lambda: self.read(pk), seconds=60, what="the database is back")
+            assert tool.description in {self.acknowledged.get(pk, tool.description), text}
+        else:
+            self.saves += 1
+        self.versions[pk], self.acknowledged[pk] = tool.version, tool.description
+
+    def read(self, pk: UUID) -> Tool | None:
+        connection.close()
+        try:
+            with tenant_context(self.portal.tenant_id):
+                return Tool.objects.get(pk=pk)
+        except DatabaseError:
+            return None
+
+
+@contextmanager
+def beside(*functions: Callable[[threading.Event], object]) -> Iterator[None]:
+    """Runs the functions in threads until the block ends; their errors are the test's."""
+    stop, errors = threading.Event(), list[BaseException]()
+
+    def run(function: Callable[[threading.Event], object]) -> None:
+        try:
+            function(stop)
+        except BaseException as error:  # noqa: BLE001 - raised again in the test's own thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=[function], daemon=True) for function in functions]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(90)
+    assert not any(thread.is_alive() for thread in threads)
+    if errors:
+        raise errors[0]
+
+
+class Killer:
+    """Kills one of the workers every half second, and has another born where it was. Saves are waited for, so that a slow
+    machine has as many of them between two kills as one that does fifty a second."""
+
+    def __init__(self, fork_servers: list[ForkServer], editors: list[Editor]) -> None:
+        self.fork_servers, self.editors = fork_servers, editors
+        self.workers = [fork_server.fork() for fork_server in fork_servers]
+        self.kills = 0
+
+    def until(self, stop: threading.Event) -> None:
+        while not stop.wait(KILL_SECONDS):
+            if sum(editor.saves for editor in self.editors) < self.kills * SAVES_PER_KILL:
+                continue
+            victim = random.randrange(len(self.workers))
+            os.kill(self.workers[victim], signal.SIGKILL)
+            self.kills += 1
+            self.workers[victim] = self.fork_servers[victim].fork()
+
+
+def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_restarts_R1_R2_R15(
+    portal: Portal, tmp_path: Path, seen: Callable[..., None]
+) -> None:
+    log = tmp_path / "calls"
+    environment = {**PATIENT, "TEST_EMBEDDER_LOG": str(log), "EMBEDDING_BATCH_SIZE": "8"}
+    tools = portal.fill(*(f"First text {number}." for number in range(scaled(TOOLS))))
+    with ExitStack() as stack:
+        clocks: list[dict[str, str]] = [{}, wrong_clock(+10), wrong_clock(-10)]
+        right, fast, slow = [
+            stack.enter_context(portal.fork_server(**environment, **clock)) for clock in clocks
+        ]
+        editors = [Editor(portal, tools[part::EDITORS]) for part in range(EDITORS)]
+        killer = Killer([right, right, fast, slow], editors)
+        portal.wait_until_all_ready(max(60, scaled(60)))
+        # Nobody was killed, so nobody was given a text twice, whatever his clock says (R2, R15).
+        assert len(calls(log)) == len(set(calls(log))) == len(tools)
+
+        restarts, began = 0, time.monotonic()
+        with beside(killer.until, *(editor.until for editor in editors)):
+            due = began + RESTART_SECONDS
+            while (
+                time.monotonic() - began < 40
+                or sum(editor.saves for editor in editors) < scaled(2000)
+                or killer.kills < scaled(60)
+                or restarts < scaled(3)
+            ):
+                done = [killer.kills, restarts, *((editor.saves, editor.cut_off) for editor in editors)]
+                assert time.monotonic() - began < 300 * max(1, scaled(1)), f"the machine is too slow: {done}"
+                if restarts < scaled(3) and time.monotonic() > due:
+                    # By this thread, with which its servers end.
+                    portal.owner.close()
+                    portal.servers.postgres.restart("immediate")
+                    portal.reconnect()
+                    restarts += 1
+                    due = time.monotonic() + RESTART_SECONDS
+                time.sleep(0.05)
+        storm, quiet = time.monotonic() - began, time.monotonic()
+        wait_until(portal.settled, seconds=30, what="every tool is ready again")
+        quiet = time.monotonic() - quiet
+
+    acknowledged = {pk: text for editor in editors for pk, text in editor.acknowledged.items()}
+    portal.check_nothing_lost_nor_stale(acknowledged)
+    assert portal.statuses() == {"ready"}
+    given = calls(log)
+    twice = (len(given) - len(set(given))) / (len(given) - len(tools))
+    # The promise is 2 % on a machine that has nothing else to do: how long a claim is held decides how often a kill meets one.
+    assert twice <= 0.05
+    seen(
+        tools=len(tools),
+        kills=killer.kills,
+        restarts=restarts,
+        saves=sum(editor.saves for editor in editors),
+        saves_cut_off=sum(editor.cut_off for editor in editors),
+        storm_seconds=f"{storm:.0f}",
+        quiet_after_seconds=f"{quiet:.1f}",
+        given_twice=f"{twice:.2%}",
+        indexes_checked=portal.check_indexes(),
+    )
+
+
+def test_the_storm_notices_work_that_dies_with_its_worker_R1(portal: Portal) -> None:
+    # So many that the storm cannot edit every tool again whose worker it has killed, which would bring it back.
+    tools = portal.fill(*(f"First text {number}." for number in range(120)))
+    slow = {
+        "EMBEDDING_PROVIDER": "tests.support.embeddings.providers.SlowEmbedder",
+        "EMBEDDING_BATCH_SIZE": "4",
+    }
+    # As if nothing brought back what a dead worker has claimed.
+    with portal.fork_server(**PATIENT, **slow, EMBEDDING_LEASE="3600") as fork_server:
+        editor = Editor(portal, tools)
+        killer = Killer([fork_server, fork_server], [editor])
+        with beside(killer.until, editor.until):
+            time.sleep(4)
+        with pytest.raises(AssertionError, match="every tool is ready"):
+            wait_until(portal.settled, seconds=6, what="every tool is ready")
+
+
+def claims_by_the_databases_clock(portal: Portal, log: Path, **environment: str) -> None:
+    """Work that is due in five minutes stays until then, and what somebody has claimed stays his."""
+    later = portal.fill(*(f"Later {number}." for number in range(20)))
+    portal.owner.execute("UPDATE embeddings_embeddingtask SET next_attempt_at = now() + interval '5 min'")
+    log.unlink(missing_ok=True)
+    with ExitStack() as stack:
+        for minutes in (+10, -10):
+            fork_server = stack.enter_context(
+                portal.fork_server(**environment, **wrong_clock(minutes), TEST_EMBEDDER_LOG=str(log))
+            )
+            fork_server.fork()
+        now = portal.add(*(f"Now {number}." for number in range(20)))
+        wait_until(
+            lambda: portal.rows("SELECT count(*) AS n FROM tools_toolembedding WHERE status = 'ready'")[0]["n"]
+            >= len(now),
+            seconds=20,
+            what="what is due is ready",
+        )  # fmt: skip
+        time.sleep(1)
+    tasks = portal.rows("SELECT entity_id, status, attempts FROM embeddings_embeddingtask")
+    assert {(task["status"], task["attempts"]) for task in tasks} == {("pending", 0)}
+    assert {task["entity_id"] for task in tasks} == set(later)
+    assert len(calls(log)) == len(now)
+
+
+def test_a_worker_whose_clock_is_ten_minutes_wrong_claims_nothing_early_nor_twice_R15(
+    portal: Portal, tmp_path: Path
+) -> None:
+    claims_by_the_databases_clock(portal, tmp_path / "calls")
+
+
+def test_the_gate_notices_a_worker_that_goes_by_its_own_clock_R15(portal: Portal, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        claims_by_the_databases_clock(portal, tmp_path / "calls", TEST_MUTANT="own_clock")
