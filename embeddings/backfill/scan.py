@@ -108,7 +108,7 @@ def _scan_slot(
     columns = ("entity_id", "active", "status", "source_hash", "model", "embedded_at")
     rows = {
         row["entity_id"]: row
-        for row in entity.model.objects.filter(slot=slot.number, entity_id__in=ids).values(*columns)
+        for row in entity.model.objects.filter(models.Q(entity_id__in=ids), slot=slot.number).values(*columns)
     }
     since = {one for one in ids if _became_ready(rows.get(one), wanted.since)}
     looked_for = [one for one in ids if one not in since and _found(rows.get(one)) in wanted.found]

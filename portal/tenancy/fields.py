@@ -7,13 +7,16 @@ database constraint) plus a `CompositeForeignKey` constraint over (tenant_id, x_
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import models
 from django.db.models.constraints import BaseConstraint
 
+SetType = TypeVar("SetType")
+GetType = TypeVar("GetType")
 
-class TenantForeignKey(models.ForeignKey):  # type: ignore[type-arg]
+
+class TenantForeignKey(models.ForeignKey[SetType, GetType]):
     """A ForeignKey whose database constraint is a CompositeForeignKey of the same model."""
 
     def __init__(self, to: Any, on_delete: Any, **kwargs: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, ClassVar
+from typing import ClassVar, Self, TypeVar
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -13,6 +13,8 @@ from django.db.models.functions import Now
 
 from portal.tenancy.context import current_tenant
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+
+M_co = TypeVar("M_co", bound=models.Model, covariant=True)
 
 MAX_RATE = 1_000_000  # requests per minute
 IDEMPOTENCY_KEY_LENGTH = 255
@@ -33,10 +35,10 @@ class Tenant(models.Model):
         return self.slug
 
 
-class TenantManager(models.Manager[Any]):
+class TenantManager(models.Manager[M_co]):
     """Sees the rows of the current tenant only, and raises NoTenant without one."""
 
-    def get_queryset(self) -> models.QuerySet[Any]:
+    def get_queryset(self) -> models.QuerySet[M_co]:
         return super().get_queryset().filter(tenant_id=current_tenant())
 
 
@@ -48,7 +50,7 @@ class TenantModel(models.Model):
         Tenant, on_delete=models.CASCADE, default=current_tenant, editable=False, related_name="+"
     )
 
-    objects: ClassVar[Any] = TenantManager()
+    objects: ClassVar[TenantManager[Self]] = TenantManager()
 
     class Meta:
         abstract = True

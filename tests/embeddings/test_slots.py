@@ -27,6 +27,7 @@ from embeddings.queue.reconcile import reconcile
 from embeddings.slots import SlotError
 from portal.resilience import circuit_breaker
 from portal.tenancy.models import Tenant
+from portal.tenancy.rights import Rights
 from tests.support.database import login
 from tests.support.embeddings.mutants import mutant
 from tests.support.embeddings.pipeline import Pipeline
@@ -94,7 +95,7 @@ def rows(pipeline: Pipeline, slot: int) -> list[dict[str, Any]]:
 
 def similarity(pipeline: Pipeline, pk: UUID) -> float:
     """Of the tool to its own text, as a search sees it: 1 unless the models are mixed."""
-    answer = search(pipeline.tenant_id, SearchQuery(pipeline.text(pk)))
+    answer = search(Rights.unrestricted(pipeline.tenant_id, "test"), SearchQuery(pipeline.text(pk)))
     [found] = [hit.components["similarity"] for hit in answer.hits if hit.tool["id"] == pk]
     return float(found)
 
@@ -370,7 +371,7 @@ def test_a_model_that_this_process_cannot_have_costs_no_attempt_and_searches_go_
     assert {(task["model"], task["attempts"], task["status"]) for task in second.tasks()} == {
         ("model-1", 0, "pending")
     }
-    answer = search(second.tenant_id, SearchQuery("New."))
+    answer = search(Rights.unrestricted(second.tenant_id, "test"), SearchQuery("New."))
     assert (answer.mode, answer.degraded) == ("keyword", ("embedding_unavailable",))
     assert pk in [hit.tool["id"] for hit in answer.hits]
 

@@ -12,6 +12,7 @@ import pytest
 from embeddings import providers
 from portal.resilience import circuit_breaker
 from portal.tenancy.models import Tenant
+from portal.tenancy.rights import Rights
 from tests.support.servers.embedding_server import EmbeddingServer, embedding_server
 from tools.search.query import SearchAnswer, SearchQuery
 from tools.search.service import SLOW_SECONDS, _embedded, search
@@ -38,7 +39,7 @@ def ask(committed: Tenant) -> Ask:
     def one() -> SearchAnswer:
         nonlocal number
         number += 1  # each question is new, so that no vector of it is remembered
-        return search(committed.pk, SearchQuery(f"pay invoice {number}"))
+        return search(Rights.unrestricted(committed.pk, "test"), SearchQuery(f"pay invoice {number}"))
 
     return one
 

@@ -10,6 +10,7 @@ from django.db import connection
 from django.db.models import F
 from pgvector import Vector
 
+from portal.tenancy.rights import Rights
 from tests.support.embeddings.providers import hash_vector
 from tools.models import Tool, ToolEmbedding
 from tools.search import service
@@ -17,7 +18,9 @@ from tools.search.query import SearchAnswer, SearchFilters, SearchQuery
 
 
 def ask(tenant_id: UUID, text: str, top_k: int = 20, **filters: tuple[str, ...]) -> SearchAnswer:
-    return service.search(tenant_id, SearchQuery(text, top_k, SearchFilters(**filters)))
+    return service.search(
+        Rights.unrestricted(tenant_id, "test"), SearchQuery(text, top_k, SearchFilters(**filters))
+    )
 
 
 def found(answer: SearchAnswer) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -14,8 +14,8 @@ from tools.admin.base import ReadOnlyAdmin, RefusableForm, ServiceAdmin, Setting
 from tools.catalogue import overrides, sources
 from tools.catalogue import tools as services
 from tools.catalogue.errors import CatalogueError
-from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool
-from tools.web.embeddings.state import badge_of, with_embeddings
+from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool, ToolQuerySet
+from tools.web.embeddings.state import badge_of
 from tools.web.shell.forms import LinesField, PlainTextField
 
 # Who a tool is: chosen when it is created, and never changed.
@@ -65,7 +65,7 @@ class ToolAdmin(ServiceAdmin):
     )  # fmt: skip
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).prefetch_related(with_embeddings())
+        return cast(ToolQuerySet, super().get_queryset(request)).with_serving_embedding()
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         # A tool that is not stored yet has no bookkeeping.

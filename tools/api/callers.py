@@ -6,33 +6,32 @@ from contextlib import suppress
 from typing import cast
 from uuid import UUID
 
-from django.db.models import Prefetch, QuerySet
 from rest_framework.exceptions import NotFound, PermissionDenied
 from rest_framework.request import Request
 
-from embeddings import slots
 from portal.tenancy.keys import Caller
-from portal.tenancy.models import Scope, Sensitivity
-from tools.models import Tool, ToolEmbedding, Visibility
+from portal.tenancy.models import Scope
+from portal.tenancy.rights import Rights
+from tools.models import Tool, ToolQuerySet
 
 
 def caller_of(request: Request) -> Caller:
     return cast(Caller, request.auth)
 
 
-def _tools() -> QuerySet[Tool]:
-    """With what a full answer needs."""
-    serving = ToolEmbedding.objects.filter(slot=slots.serving().number).defer("vector")
-    tools: QuerySet[Tool] = Tool.objects.select_related("source").prefetch_related(
-        Prefetch("embeddings", serving)
-    )
-    return tools
+def rights_of(request: Request) -> Rights:
+    """What the key of the request may see and do."""
+    return Rights.of_key(caller_of(request))
 
 
-def visible_tools(caller: Caller) -> QuerySet[Tool]:
+def with_answer_rows(tools: ToolQuerySet) -> ToolQuerySet:
+    """The tools with what a full answer needs."""
+    return tools.select_related("source").with_serving_embedding()
+
+
+def visible_tools(caller: Caller) -> ToolQuerySet:
     """The tools that this key may see one by one, with what a full answer needs; private ones only if it may edit."""
-    tools = _tools().filter(sensitivity__in=Sensitivity.up_to(caller.max_sensitivity))
-    return tools if may_edit(caller) else tools.exclude(visibility=Visibility.PRIVATE)
+    return with_answer_rows(Tool.objects.visible_to(Rights.of_key(caller)))
 
 
 def find_tool(caller: Caller, ref: str, namespace: str) -> Tool:
@@ -49,12 +48,7 @@ def find_tool(caller: Caller, ref: str, namespace: str) -> Tool:
 
 def written_tool(pk: UUID) -> Tool:
     """A tool as the caller has just written it, which may have taken it out of the caller's sight."""
-    tool: Tool = _tools().get(pk=pk)
-    return tool
-
-
-def may_edit(caller: Caller) -> bool:
-    return bool(caller.scopes & {Scope.TOOLS_WRITE, Scope.ADMIN})
+    return with_answer_rows(Tool.objects.all()).get(pk=pk)
 
 
 def namespace_of(request: Request) -> str:
@@ -64,16 +58,16 @@ def namespace_of(request: Request) -> str:
 
 def actor_of(caller: Caller) -> str:
     """The author that the history names."""
-    return f"API key {caller.key_name}"
+    return Rights.of_key(caller).actor
 
 
 def require_scope(caller: Caller, scope: Scope) -> None:
     """Beside the view's own `required_scope`, where what is asked for needs more."""
-    if not caller.scopes & {scope, Scope.ADMIN}:
+    if not Rights.of_key(caller).may(scope):
         raise PermissionDenied(f"This key lacks the scope {scope}.")
 
 
 def require_unbound(caller: Caller) -> None:
     """Whole documents and plans tell of every tool, so a key that may not see all of them may not read these."""
-    if caller.max_sensitivity != Sensitivity.RESTRICTED:
+    if not Rights.of_key(caller).sees_all_sensitivities:
         raise PermissionDenied(f"This key is bound to tools that are {caller.max_sensitivity} at most.")

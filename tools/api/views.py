@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from typing import Any
 
 from rest_framework.exceptions import NotFound, ValidationError
@@ -15,16 +14,15 @@ from portal.http.conditional import expected_version, tagged, version_etag
 from portal.http.idempotency import idempotent
 from portal.http.problems import Problem
 from portal.tenancy.context import tenant_context
-from portal.tenancy.keys import Caller
-from portal.tenancy.models import Scope, Sensitivity
+from portal.tenancy.models import Scope
 from tools.api import docs
 from tools.api.callers import (
     actor_of,
     caller_of,
     find_tool,
-    may_edit,
     namespace_of,
-    visible_tools,
+    rights_of,
+    with_answer_rows,
     written_tool,
 )
 from tools.api.pages import CursorPages, refuse_unknown
@@ -32,8 +30,7 @@ from tools.api.refusals import as_problems
 from tools.api.serializers import NewToolSerializer, SearchSerializer, ToolEditSerializer, ToolSerializer
 from tools.catalogue import tools as services
 from tools.catalogue.filters import ToolFilter
-from tools.models import Tool, Visibility
-from tools.search.query import SearchQuery
+from tools.models import Tool
 from tools.search.service import search
 
 
@@ -61,9 +58,7 @@ class SearchView(APIView):
     def _answer(self, request: Request, data: Any) -> tuple[dict[str, Any], dict[str, str]]:
         serializer = SearchSerializer(data=data)
         serializer.is_valid(raise_exception=True)
-        caller = caller_of(request)
-        asked = serializer.to_query()
-        answer = search(caller.tenant_id, _within_rights(asked, caller))
+        answer = search(rights_of(request), serializer.to_query())
         body = {
             "query": answer.query.text,
             "results": [
@@ -82,23 +77,13 @@ class SearchView(APIView):
                 "degraded": list(answer.degraded),
                 "reranked": False,
                 "used_llm_rerank": False,
-                "filters_applied": asked.filters.applied(),
+                "filters_applied": answer.query.filters.applied(),
                 "took_ms": answer.took_ms,
                 "search_id": answer.search_id,
             },
         }
         timing = ", ".join(f"{stage};dur={spent}" for stage, spent in answer.timings.items())
         return body, {"Server-Timing": timing, "Cache-Control": "no-cache"}
-
-
-def _within_rights(query: SearchQuery, caller: Caller) -> SearchQuery:
-    """Narrows the question to what the key may see; a key without bound costs no filter."""
-    allowed = Sensitivity.up_to(caller.max_sensitivity)
-    if len(allowed) == len(Sensitivity.values):
-        return query
-    asked = query.filters.sensitivity
-    narrowed = tuple(one for one in allowed if asked is None or one in asked)
-    return replace(query, filters=replace(query.filters, sensitivity=narrowed))
 
 
 def _brief(row: dict[str, Any]) -> dict[str, Any]:
@@ -132,9 +117,7 @@ class ToolListView(APIView):
         caller = caller_of(request)
         refuse_unknown(request.query_params, {*ToolFilter.base_filters, *CursorPages.PARAMETERS})
         with tenant_context(caller.tenant_id):
-            tools = visible_tools(caller).filter(active=True)
-            if not may_edit(caller):
-                tools = tools.filter(visibility=Visibility.PUBLIC)
+            tools = with_answer_rows(Tool.objects.listed_for(rights_of(request)).active())
             filtered = ToolFilter(request.query_params, tools)
             if not filtered.is_valid():
                 raise ValidationError(filtered.errors)

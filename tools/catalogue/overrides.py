@@ -98,8 +98,7 @@ def reset_override(*, pk: UUID, field: str, actor: str, reset: UUID | None = Non
     is left as it is. Raises Tool.DoesNotExist."""
     found = ManualOverride.objects.filter(tool_id=pk, field=field).values_list("pk", flat=True)
     reset_many(overrides=list(found), actor=actor, reset=reset)
-    tool: Tool = Tool.objects.select_related("endpoint", "source").get(pk=pk)
-    return tool
+    return Tool.objects.select_related("endpoint", "source").get(pk=pk)
 
 
 def reset_many(*, overrides: Collection[UUID], actor: str, reset: UUID | None = None) -> int:
@@ -216,7 +215,7 @@ def _follow(tools: Iterable[Tool], moved: Iterable[ManualOverride], actor: str) 
     for tool in tools:
         if tool.pk not in fields:
             continue
-        projected = tool_fields(tool.endpoint, tool.source, overrides[tool.pk])
+        projected = tool_fields(*tool.backing, overrides[tool.pk])
         columns = {"parameters" if field.startswith(PARAMETER_PREFIX) else field for field in fields[tool.pk]}
         if "description" in columns:
             columns.add("description_source")

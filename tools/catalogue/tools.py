@@ -115,7 +115,7 @@ def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, Any], 
             fields |= _overrule(tool, edits, actor)
             if "active" in changed:
                 # From here on it is the operator's word, whatever its endpoint does.
-                Endpoint.objects.filter(pk=tool.endpoint_id, took_tool_down=True).update(took_tool_down=False)
+                Endpoint.objects.filter(pk=tool.endpoint.pk, took_tool_down=True).update(took_tool_down=False)
         save_tools({tool: fields}, actor)
     return tool
 
@@ -163,8 +163,7 @@ def sync_embeddings(
 
 def _locked(pk: UUID) -> Tool:
     # Without a join to endpoint and source: whoever waited for a sync here must read them anew, not as they were before.
-    tool: Tool = Tool.objects.select_for_update().get(pk=pk)
-    return tool
+    return Tool.objects.select_for_update().get(pk=pk)
 
 
 def _validate(tool: Tool, given: Mapping[str, Any]) -> None:
@@ -216,7 +215,8 @@ def _overrule(tool: Tool, edits: Mapping[str, Any], actor: str) -> set[str]:
     A field of which the source says nothing is recorded as well, since its next version may say something; and so is an edit
     under a source whose syncs win, which lasts until the next one.
     """
-    imported = embedding.imported_values(tool.endpoint, tool.source)
+    endpoint, source = tool.backing
+    imported = embedding.imported_values(endpoint, source)
     overrides = dict(ManualOverride.objects.filter(tool=tool).values_list("field", "value"))
     unsaid = {*OVERRIDABLE_FIELDS, *overrides} - imported.keys()
     imported |= {field: embedding.unsaid_value(field) for field in unsaid}
@@ -236,7 +236,7 @@ def _overrule(tool: Tool, edits: Mapping[str, Any], actor: str) -> set[str]:
             },
         )  # fmt: skip
     if any(field.startswith(PARAMETER_PREFIX) for field in edited):
-        tool.parameters = tool_fields(tool.endpoint, tool.source, overrides)["parameters"]
+        tool.parameters = tool_fields(endpoint, source, overrides)["parameters"]
     if "description" in edited:
         tool.description_source = (
             DescriptionSource.MANUAL if "description" in overrides else DescriptionSource.ENDPOINT_SYNC

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tools.models.embedding import ToolEmbedding
 from tools.models.override import PARAMETER_PREFIX, ManualOverride
 from tools.models.server import Health, McpServer
 from tools.models.source import (
@@ -20,6 +19,8 @@ from tools.models.tool import (
     DescriptionSource,
     Lifecycle,
     Tool,
+    ToolEmbedding,
+    ToolQuerySet,
     ToolType,
     Visibility,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "SyncState",
     "Tool",
     "ToolEmbedding",
+    "ToolQuerySet",
     "ToolType",
     "Visibility",
 ]

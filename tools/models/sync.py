@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
-from portal.tenancy.models import TenantModel
+from portal.tenancy.models import TenantManager, TenantModel
 from tools.models.source import Source, SourceDocument
 
 
@@ -17,6 +17,17 @@ class SyncState(models.TextChoices):
     APPLIED = "applied", "Applied"
     DISCARDED = "discarded", "Discarded"
     FAILED = "failed", "Failed"
+
+
+class SyncQuerySet(models.QuerySet["Sync"]):
+    """Syncs by what became of them."""
+
+    def planned(self) -> SyncQuerySet:
+        """Those that wait to be applied or discarded."""
+        return self.filter(state=SyncState.PLANNED)
+
+
+SyncManager = TenantManager.from_queryset(SyncQuerySet)
 
 
 class Sync(TenantModel):
@@ -42,6 +53,8 @@ class Sync(TenantModel):
     created_by = models.CharField(max_length=200)
     ended_at = models.DateTimeField(null=True, blank=True)
     ended_by = models.CharField(max_length=200, blank=True, default="")
+
+    objects: ClassVar[SyncManager[Sync]] = SyncManager()
 
     class Meta(TenantModel.Meta):
         ordering = ("-created_at", "-id")

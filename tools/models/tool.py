@@ -1,4 +1,4 @@
-"""A tool: what an agent is offered. Every write goes through tools/catalogue/tools.py."""
+"""A tool, what an agent is offered, and its vectors. Every write goes through tools/catalogue/tools.py."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import ClassVar
 from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Now
 
+from embeddings import slots
+from embeddings.models import EntityEmbedding
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
-from portal.tenancy.models import Sensitivity, TenantModel
+from portal.tenancy.models import Sensitivity, TenantManager, TenantModel
+from portal.tenancy.rights import Rights
 from tools.models.history import track
 from tools.models.source import Endpoint, Source
 
@@ -49,8 +53,39 @@ class Lifecycle(models.TextChoices):
     RETIRED = "retired", "Retired"
 
 
-def _words(**kwargs: object) -> ArrayField:  # type: ignore[type-arg]
-    return ArrayField(models.TextField(), default=list, blank=True, **kwargs)  # type: ignore[arg-type]
+def _words() -> ArrayField[list[str], list[str]]:
+    return ArrayField(models.TextField(), default=list, blank=True)
+
+
+class ToolQuerySet(models.QuerySet["Tool"]):
+    """Tools by who may see them and how they stand."""
+
+    def visible_to(self, rights: Rights) -> ToolQuerySet:
+        """Those that the caller may open by id: no private ones, but for their owner and for who may edit."""
+        return self._seen_by(rights, ~Q(visibility=Visibility.PRIVATE))
+
+    def listed_for(self, rights: Rights) -> ToolQuerySet:
+        """Those that stand in the caller's lists: only public ones, but for their owner and for who may edit."""
+        return self._seen_by(rights, Q(visibility=Visibility.PUBLIC))
+
+    def _seen_by(self, rights: Rights, by_anybody: Q) -> ToolQuerySet:
+        tools = self if rights.sees_all_sensitivities else self.filter(sensitivity__in=rights.sensitivities)
+        if rights.may_edit:
+            return tools
+        owned = Q(owner=rights.username) if rights.username else Q()
+        return tools.filter(by_anybody | owned)
+
+    def active(self) -> ToolQuerySet:
+        """Those that are embedded and searched."""
+        return self.filter(active=True)
+
+    def with_serving_embedding(self) -> ToolQuerySet:
+        """Prefetches in `embeddings` the one row of the serving slot, without its vector."""
+        serving = ToolEmbedding.objects.filter(slot=slots.serving().number).defer("vector")
+        return self.prefetch_related(models.Prefetch("embeddings", serving))
+
+
+ToolManager = TenantManager.from_queryset(ToolQuerySet)
 
 
 @track(exclude=["search_text", "updated_at"])
@@ -69,7 +104,7 @@ class Tool(TenantModel):
     subcategory = models.CharField(max_length=100, blank=True, default="")
     tags = _words()
     tech_stack = _words()
-    use_cases = ArrayField(models.TextField(), default=list, blank=True)  # example questions it answers
+    use_cases = _words()  # example questions it answers
     routing_domain = models.CharField(max_length=100, blank=True, default="")
     semantic_namespace = models.CharField(max_length=100, blank=True, default="")
     source_protocol = models.CharField(max_length=20, default="manual")
@@ -107,6 +142,8 @@ class Tool(TenantModel):
     # (tools/search/sql/).
     search_text = models.TextField(blank=True, default="", editable=False)
 
+    objects: ClassVar[ToolManager[Tool]] = ToolManager()
+
     class Meta(TenantModel.Meta):
         ordering = ("name", "id")
         constraints: ClassVar[list[models.BaseConstraint]] = [
@@ -142,3 +179,24 @@ class Tool(TenantModel):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def backing(self) -> tuple[Endpoint, Source]:
+        """The endpoint and the source that the tool is imported from. Raises ValueError for a tool written by hand."""
+        if self.endpoint is None or self.source is None:
+            raise ValueError(f"{self.name} was not imported")
+        return self.endpoint, self.source
+
+
+class ToolEmbedding(EntityEmbedding):
+    """The vector of a tool in one slot, and how it stands to the tool's text."""
+
+    entity = TenantForeignKey(Tool, on_delete=models.CASCADE, related_name="embeddings")
+
+    class Meta(EntityEmbedding.Meta):
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            *EntityEmbedding.Meta.constraints,
+            CompositeForeignKey(
+                column="entity_id", table="tools_tool", name="tool_embedding_tool", on_delete="CASCADE"
+            ),
+        ]

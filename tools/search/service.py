@@ -10,6 +10,7 @@ import logging
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -23,6 +24,7 @@ from embeddings.providers.validation import checked
 from embeddings.slots import Slot
 from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context
+from portal.tenancy.rights import Rights
 from tools.models import Source
 from tools.search import ranking
 from tools.search.query import Candidate, SearchAnswer, SearchFilters, SearchQuery
@@ -60,14 +62,14 @@ WHERE tool.tenant_id = %s AND tool.id = ANY(%s)
 """
 
 
-def search(tenant_id: UUID, query: SearchQuery) -> SearchAnswer:
-    """The best tools of the tenant for the question. Raises only what the database raises."""
+def search(rights: Rights, query: SearchQuery) -> SearchAnswer:
+    """Finds the best tools for the question among those that the caller may see. Raises only what the database raises."""
     started = time.perf_counter()
     slot = slots.serving()
     vector, degraded = _query_vector(slot, query.text)
     embedded = time.perf_counter()
-    with tenant_context(tenant_id):
-        candidates = _candidates(slot, vector, query)
+    with tenant_context(rights.tenant_id):
+        candidates = _candidates(slot, vector, query, rights)
         found = time.perf_counter()
         ranked = ranking.best(candidates, top_k=query.top_k)
         tools = _tools(slot, [candidate.tool_id for candidate in ranked])
@@ -142,7 +144,7 @@ def _asked(provider: EmbeddingProvider, text: str) -> Vectors:
     return vector
 
 
-def _candidates(slot: Slot, vector: str | None, query: SearchQuery) -> list[Candidate]:
+def _candidates(slot: Slot, vector: str | None, query: SearchQuery, rights: Rights) -> list[Candidate]:
     arguments: dict[str, Any] = {
         "query_vector": vector,
         "query_text": query.text,
@@ -150,7 +152,7 @@ def _candidates(slot: Slot, vector: str | None, query: SearchQuery) -> list[Cand
         "fusion": settings.SEARCH_FUSION,
         "vector_slot": slot.number,
         "exact_limit": settings.SEARCH_EXACT_LIMIT,
-        **_filter_arguments(query.filters),
+        **_filter_arguments(_within(rights, query.filters)),
     }
     named = ", ".join(f"{name} => %({name})s{_CASTS.get(name, '')}" for name in arguments)
     with connection.cursor() as cursor:
@@ -160,6 +162,15 @@ def _candidates(slot: Slot, vector: str | None, query: SearchQuery) -> list[Cand
             arguments,
         )
         return [Candidate(*row) for row in cursor.fetchall()]
+
+
+def _within(rights: Rights, filters: SearchFilters) -> SearchFilters:
+    """The filters, narrowed to the sensitivities that the caller may see. Without a bound they cost no filter."""
+    if rights.sees_all_sensitivities:
+        return filters
+    asked = filters.sensitivity
+    allowed = tuple(one for one in rights.sensitivities if asked is None or one in asked)
+    return replace(filters, sensitivity=allowed)
 
 
 _CASTS = {"query_vector": "::vector", "source_ids": "::uuid[]"}

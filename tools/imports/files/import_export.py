@@ -156,7 +156,7 @@ class _Importer:
         wanted = [one for one in given if self._is_wanted(one, tools.get(one.key))]
         endpoints = self._endpoints(wanted)
         followers = Tool.objects.filter(endpoint__in=endpoints.values()).select_related("endpoint")
-        owners = {_key(tool.endpoint): (tool.namespace, tool.tool_id) for tool in followers}
+        owners = {_key(tool.endpoint): (tool.namespace, tool.tool_id) for tool in followers if tool.endpoint}
         self._write([one for one in wanted if self._fits(one, tools.get(one.key), owners)], tools, endpoints)
 
     def _leave_out(self, place: str, reason: str) -> None:

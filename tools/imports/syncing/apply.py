@@ -120,7 +120,7 @@ class _Writer:
 
     def _locked(self, chunk: list[Planned], **only: bool) -> tuple[list[Tool], dict[UUID | None, Endpoint]]:
         """The tools of the chunk and its endpoints, in the order in which an edit and a deletion lock them too."""
-        ids = [one.endpoint_id for one in chunk]
+        ids = [one.endpoint_id for one in chunk if one.endpoint_id is not None]
         tools = list(Tool.objects.filter(endpoint_id__in=ids, **only).order_by("pk").select_for_update())
         found = Endpoint.objects.filter(pk__in=ids).order_by("pk").select_for_update()
         endpoints: dict[UUID | None, Endpoint] = {one.pk: one for one in found}
@@ -151,9 +151,7 @@ class _Writer:
         are active again."""
         overrides = self._overrides(tools)
         for tool in tools:
-            fields = unsaid[tool.endpoint_id] | tool_fields(
-                tool.endpoint, self.source, overrides.get(tool.pk)
-            )
+            fields = unsaid[tool.endpoint_id] | tool_fields(*tool.backing, overrides.get(tool.pk))
             if tool.endpoint_id in returning:
                 fields["active"] = True
             moved = {name: value for name, value in fields.items() if getattr(tool, name) != value}

@@ -110,7 +110,11 @@ def _parse_apply(given: Mapping[str, Any]) -> Arguments:
         errors["changes"] = ["A list of the ids of changes of this sync, or null for all of them, please."]
     elif changes == []:
         errors["changes"] = [NOTHING_CHOSEN]
-    elif sync is not None and ids and sync.changes.filter(pk__in=ids).count() != len(set(ids)):
+    elif (
+        sync is not None
+        and ids
+        and sync.changes.filter(pk__in=[one for one in ids if one]).count() != len(set(ids))
+    ):
         errors["changes"] = ["Not all of these are changes of this sync."]
     confirm = _flag(given, "confirm_removals", errors)
     if errors or sync is None:

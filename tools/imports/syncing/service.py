@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from portal.outbound.errors import FetchError
@@ -119,8 +120,7 @@ def plan_source(*, tenant_id: UUID, source_id: UUID, actor: str) -> Sync:
 
 def _still_there(source: Source) -> Source:
     """The source as it is now, locked. Raises Source.DoesNotExist, also where another one has its name."""
-    found: Source = Source.objects.select_for_update().get(pk=source.pk)
-    return found
+    return Source.objects.select_for_update().get(pk=source.pk)
 
 
 def _plan(document: ParsedDocument, origin: Origin, actor: str, *, is_upload: bool = True) -> Sync:
@@ -200,6 +200,8 @@ def apply_sync(
     with tenant_context(tenant_id):
         sync = _planned(Sync.objects.select_related("source", "document").filter(pk=sync_id))
         kept, source, warnings = sync.document, sync.source, sync.summary.get("warnings", [])
+    if kept is None:  # only a failed sync has none
+        raise WrongSyncState(sync.over)
     kind = source.kind if kept.layer == Layer.EXTRACTION else SourceKind.LIGHTAPI.value
     document = replace(parsed(kind, bytes(kept.content), kept.name), warnings=tuple(warnings))
     origin = Origin(slug=source.slug, kind=SourceKind(source.kind), name=kept.name, raw=b"")
@@ -215,7 +217,8 @@ def apply_sync(
         changes = _still(plan, shown)
         if not confirm_removals:
             check_removals(removals(changes), plan.active)
-        save_source(source, Address(sync.url, McpServer.objects.filter(pk=sync.server_uuid).first()))
+        server = McpServer.objects.filter(pk=sync.server_uuid).first() if sync.server_uuid else None
+        save_source(source, Address(sync.url, server))
         write(source, changes, namespace=statement.namespace, actor=actor, progress=progress)
         report = _counted(plan.report, changes)
         sync.state, sync.ended_at, sync.ended_by, sync.summary = (
@@ -230,8 +233,8 @@ def apply_sync(
     return report
 
 
-def _planned(found: object) -> Sync:
-    sync: Sync = found.get()  # type: ignore[attr-defined]
+def _planned(found: QuerySet[Sync]) -> Sync:
+    sync = found.get()
     if sync.state != SyncState.PLANNED:
         raise WrongSyncState(sync.over)
     return sync

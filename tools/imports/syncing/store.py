@@ -153,7 +153,7 @@ def record_sync(
     is_over = state == SyncState.APPLIED
     sync: Sync = Sync.objects.create(
         source=source, document=document, state=state, summary=plan.report.as_dict(), created_by=actor,
-        url=moved_to.url, server_uuid=moved_to.server and moved_to.server.pk,
+        url=moved_to.url, server_uuid=moved_to.server.pk if moved_to.server else None,
         **({"ended_at": Now(), "ended_by": actor} if is_over else {}),
     )  # fmt: skip
     rows = [one.row() for one in plan.changes]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
-from django.db.models import Prefetch
 from django.utils import timezone
 
 from embeddings import slots
@@ -46,15 +45,8 @@ BADGES = {
 }
 
 
-def with_embeddings() -> Prefetch[str]:
-    """The embeddings of many tools, never with their vectors."""
-    return Prefetch(
-        "embeddings", queryset=ToolEmbedding.objects.filter(slot=slots.serving().number).defer("vector")
-    )
-
-
 def embedding_of(tool: Tool) -> ToolEmbedding | None:
-    """The serving embedding of a tool that was loaded `with_embeddings`."""
+    """The serving embedding of a tool that was loaded `with_serving_embedding`."""
     rows: Iterable[ToolEmbedding] = tool.embeddings.all()
     return next(iter(rows), None)
 
@@ -117,7 +109,7 @@ class Card:
 
 
 def card_of(tool: Tool) -> Card:
-    """The card of a tool that was loaded `with_embeddings`; one query for its task."""
+    """The card of a tool that was loaded `with_serving_embedding`; one query for its task."""
     row = embedding_of(tool)
     badge = badge_of(tool)
     task = EmbeddingTask.objects.filter(

@@ -16,7 +16,7 @@ from tools.catalogue import tools as services
 from tools.catalogue.embedding_jobs import MAX_IDS, REFRESH
 from tools.catalogue.errors import CatalogueError
 from tools.models import Tool
-from tools.web.embeddings.state import badge_of, card_of, open_passage_circuits, with_embeddings
+from tools.web.embeddings.state import badge_of, card_of, open_passage_circuits
 from tools.web.shell.access import PageRequest, actor, member_page, next_url
 from tools.web.shell.forms import chosen_ids
 from tools.web.shell.polling import poll_count, poll_seconds
@@ -134,7 +134,7 @@ def _as_job(request: PageRequest, pks: list[UUID]) -> HttpResponse:
 def badges(request: PageRequest) -> HttpResponse:
     """One poll for all waiting rows of a list: badges that changed arrive out of band, the rest waits on."""
     ids = chosen_ids(request.GET.getlist("id"))[:_MOST_BADGES]
-    tools = visible_tools(request).filter(pk__in=ids).only("pk", "active").prefetch_related(with_embeddings())
+    tools = visible_tools(request).filter(pk__in=ids).only("pk", "active").with_serving_embedding()
     rows = [(tool, badge_of(tool)) for tool in tools]
     count = poll_count(request)
     context = {

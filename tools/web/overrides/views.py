@@ -337,8 +337,8 @@ def override_patch(request: PageRequest) -> HttpResponse:
 
 def _patch(override: ManualOverride, standing: Standing) -> str:
     """One field's edit; its file is called source/key#field, after the key of the operation in the source."""
-    tool = override.tool
-    name = f"{tool.source.slug}/{tool.endpoint.key}#{override.field}".replace("\n", " ")
+    endpoint, source = override.tool.backing
+    name = f"{source.slug}/{endpoint.key}#{override.field}".replace("\n", " ")
     lines = unified_diff(
         as_text(standing.imported).splitlines(), as_text(override.value).splitlines(), f"a/{name}", f"b/{name}", lineterm=""
     )  # fmt: skip

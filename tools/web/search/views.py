@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET
 from tools.search.query import MAX_QUERY_LENGTH, Hit, SearchAnswer, SearchQuery
 from tools.search.service import search
 from tools.web.embeddings.state import BADGES
-from tools.web.shell.access import PageRequest, member_page
+from tools.web.shell.access import PageRequest, member_page, rights_of
 
 SIZES = (5, 10, 20, 50)
 EXAMPLES = (
@@ -55,7 +55,7 @@ def search_page(request: PageRequest) -> HttpResponse:
             f"A question has at most {MAX_QUERY_LENGTH:,} characters; this one has {len(text):,}."
         )
     elif text:
-        answer = search(request.member.tenant_id, SearchQuery(text=text, top_k=top_k))
+        answer = search(rights_of(request), SearchQuery(text=text, top_k=top_k))
         context |= {
             "answer": answer,
             "hits": _shown(answer),

@@ -19,6 +19,7 @@ from django_htmx.middleware import HtmxDetails
 from portal.http.bulkhead import TooBusy, bulkhead
 from portal.tenancy.middleware import Member
 from portal.tenancy.models import Role
+from portal.tenancy.rights import Rights
 from tools.web.shell.errors import busy
 
 
@@ -108,6 +109,11 @@ def to_login(request: PageRequest) -> HttpResponse:
         return redirect_to_login(request.get_full_path())
     login = redirect_to_login(request.htmx.current_url_abs_path or "/")
     return HttpResponseClientRedirect(login.url)
+
+
+def rights_of(request: PageRequest) -> Rights:
+    """What the member of the request may see and do."""
+    return Rights.of_member(request.member, request.user.get_username())
 
 
 def actor(request: PageRequest) -> str:

@@ -73,7 +73,8 @@ def sync_page(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
         "sync": found,
         "source": found.source,
         "badge": STATES[SyncState(found.state)],
-        "document": SourceDocument.objects.defer("content").filter(pk=found.document_id).first(),
+        "document": found.document_id
+        and SourceDocument.objects.defer("content").filter(pk=found.document_id).first(),
         "given": given,
         "tabs": tabs,
         "tab": tab,

@@ -15,8 +15,8 @@ from django_htmx.http import push_url, replace_url
 
 from embeddings.models import EmbeddingStatus
 from tools.catalogue.filters import ToolFilter
-from tools.models import ManualOverride, Source, Tool
-from tools.web.embeddings.state import BADGES, Badge, badge_of, with_embeddings
+from tools.models import ManualOverride, Source, Tool, ToolQuerySet
+from tools.web.embeddings.state import BADGES, Badge, badge_of
 from tools.web.shell.access import PageRequest, member_page
 from tools.web.shell.polling import poll_seconds
 from tools.web.tools.state import listed_tools
@@ -120,13 +120,13 @@ def list_url(query: QueryDict, **changes: str | None) -> str:
     return f"/tools/?{changed.urlencode()}" if changed else "/tools/"
 
 
-def _page(tools: QuerySet[Tool], given: QueryDict) -> Page[Any]:
+def _page(tools: ToolQuerySet, given: QueryDict) -> Page[Any]:
     size = given.get("rows", "")
     shown: Any = (
         tools.select_related("source")
+        .with_serving_embedding()
         .defer("parameters", "output", "annotations", "search_text")
         .annotate(edited=Exists(ManualOverride.objects.filter(tool=OuterRef("pk"))))
-        .prefetch_related(with_embeddings())
         .order_by("name", "id")
     )
     paginator = Paginator(shown, int(size) if size in map(str, PAGE_SIZES) else PAGE_SIZES[0])
