@@ -55,10 +55,11 @@ class EmbeddingTask(TenantModel):
     claim_id = models.UUIDField(null=True, blank=True)  # void after every newer wish: the fence
     last_error = models.CharField(max_length=500, blank=True, default="")
     wanted_at = models.DateTimeField(db_default=Now())  # of the newest wish
-    # The backfill that asked (embeddings/queue/job_tasks.py), until an edit does, and what the embedding was before. No reference: a
-    # job's row may go first.
+    # The tag of the job that enqueued it (queue/job_tasks.py), until a newer request does. No foreign key: the job's row may be
+    # deleted first.
     job_id = models.UUIDField(null=True, blank=True)
-    status_before = models.CharField(max_length=8, null=True, blank=True)  # noqa: DJ001 - null with the job
+    # Always null. The version before wrote the status to go back to here; to be dropped once none of its processes can run.
+    status_before = models.CharField(max_length=8, null=True, blank=True)  # noqa: DJ001
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
@@ -110,44 +111,6 @@ class EmbeddingModel(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model} in slot {self.slot}"
-
-
-class EmbeddingCircuit(models.Model):
-    """Trouble of a model's provider as a whole (circuits.py). Of the whole installation, without tenant."""
-
-    model = models.CharField(max_length=200)
-    purpose = models.CharField(max_length=8)
-    errors = models.IntegerField()
-    since = models.DateTimeField(db_default=Now())
-    next_try = models.DateTimeField(null=True, blank=True)  # null while the errors are too few to open it
-    reason = models.CharField(max_length=500)
-
-    class Meta:
-        constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(fields=["model", "purpose"], name="embedding_circuit_once"),
-            models.CheckConstraint(
-                condition=models.Q(purpose__in=["passage", "query"]), name="embedding_circuit_purpose_known"
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.model} for {self.purpose}: {self.reason}"
-
-
-class EmbeddingTally(models.Model):
-    """A sum over all workers and tenants (portal/resilience/counters.py), for the figures of the queue."""
-
-    figure = models.CharField(max_length=20)
-    label = models.CharField(max_length=40, blank=True, default="")
-    value = models.FloatField(default=0)
-
-    class Meta:
-        constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(fields=["figure", "label"], name="embedding_tally_once")
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.figure} {self.label}: {self.value:g}"
 
 
 class EmbeddingStatus(models.TextChoices):

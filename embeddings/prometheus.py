@@ -8,9 +8,10 @@ from django.conf import settings
 from django.db import connection
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from embeddings.models import EmbeddingTally, Priority
+from embeddings.models import Priority
+from embeddings.queue.counters import EXPIRED, FAILED, LAG, LAG_SECONDS, LAG_SUM
 from portal.resilience import circuit_breaker
-from portal.resilience.counters import EXPIRED, FAILED, LAG, LAG_SECONDS, LAG_SUM
+from portal.resilience.models import CounterSum
 
 # What embeddings_figures() calls it: the name and help of the metric, and of its label.
 _METRICS = {
@@ -35,7 +36,7 @@ _METRICS = {
 }
 
 
-class QueueFigures:
+class QueueCollector:
     """A collector of prometheus_client, which asks the database at each scrape."""
 
     def collect(self) -> Iterator[Metric]:
@@ -56,15 +57,15 @@ class QueueFigures:
             "1 for each provider that is in trouble and not asked.",
             labels=["model", "purpose"],
         )
-        for trouble in circuit_breaker.open_circuits():
-            is_open.add_metric([trouble.model, trouble.purpose], 1)
+        for circuit in circuit_breaker.open_circuits():
+            is_open.add_metric([circuit.name, circuit.purpose], 1)
         yield is_open
-        yield from _tallied()
+        yield from _counters()
 
 
-def _tallied() -> Iterator[Metric]:
+def _counters() -> Iterator[Metric]:
     """What only grows: a histogram of lags, failures by cause, leases that ran out."""
-    sums = {(row.figure, row.label): row.value for row in EmbeddingTally.objects.all()}
+    sums = {(row.name, row.label): row.value for row in CounterSum.objects.all()}
     buckets, below = [], 0.0
     for bound in [*(f"{bound:g}" for bound in LAG_SECONDS), "+Inf"]:
         below += sums.get((LAG, bound), 0.0)

@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "pghistory",
     "portal.tenancy",
     "portal.jobs",
+    "portal.resilience",
     "embeddings",
     "tools",
 ]

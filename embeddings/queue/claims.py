@@ -23,9 +23,9 @@ from pgvector import Vector
 
 from embeddings import registry, slots
 from embeddings.models import Priority
+from embeddings.queue.counters import count_expired, count_stored
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
-from portal.resilience.counters import tally
 from portal.tenancy.context import current_tenant, tenant_context
 
 ERROR_LENGTH = 500
@@ -160,7 +160,7 @@ def claim(
     if watermarks:
         for _, tenant_id, *_, priority, at in rows:
             watermarks.record(tenant_id, priority, at)
-    tally.expired(sum(row[8] == "running" for row in rows))
+    count_expired(sum(row[8] == "running" for row in rows))
     tasks: list[tuple[Any, ...]] = [(*row[:7], by_model[row[7]]) for row in rows]
     return [Task(*task) for task in tasks]
 
@@ -236,7 +236,7 @@ def _store(
             {**arguments, "current": current},
         )
         stored = dict(cursor.fetchall())
-    tally.stored(stored.values())
+    count_stored(stored.values())
     return set(stored)
 
 

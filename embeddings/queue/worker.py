@@ -24,6 +24,7 @@ from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
 from embeddings.providers.validation import checked
 from embeddings.queue import claims
 from embeddings.queue.claims import Embedded, QueueWatermarks, Task
+from embeddings.queue.counters import count_failed, counters
 from embeddings.queue.enqueue import requeue
 from embeddings.queue.reconcile import reconcile
 from embeddings.registry import EmbeddedEntity
@@ -32,7 +33,6 @@ from embeddings.text import source_hash
 from portal.jobs import heartbeats
 from portal.jobs.loop import WorkLoop, heartbeat
 from portal.resilience import circuit_breaker
-from portal.resilience.counters import tally
 from portal.tenancy.context import tenant_context
 
 log = logging.getLogger(__name__)
@@ -143,8 +143,8 @@ def drain(
                         raise
                     # A write held the rows for longer than our lock_timeout: the lease's end brings the tasks back.
                     log.warning("%d embedding tasks must wait: %s", len(own), error)
-        tally.write()
-    tally.write(now=run.done.claimed > 0)
+        counters.write()
+    counters.write(now=run.done.claimed > 0)
     return run.done
 
 
@@ -270,7 +270,7 @@ def _blamed(provider: EmbeddingProvider, error: ProviderError) -> ProviderError:
 
 def _fail(run: _Run, entity: EmbeddedEntity, task: Task, reason: str, *, cause: str) -> None:
     run.done.failed += 1
-    tally.failed(cause)
+    count_failed(cause)
     with tenant_context(task.tenant_id):
         claims.fail(entity, task, error=reason)
 

@@ -8,10 +8,10 @@ from django.utils.crypto import constant_time_compare
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from embeddings.prometheus import QueueFigures
+from embeddings.prometheus import QueueCollector
 
 _registry = CollectorRegistry(auto_describe=False)
-_registry.register(QueueFigures())
+_registry.register(QueueCollector())
 
 
 def metrics(request: HttpRequest) -> HttpResponse:

@@ -1,13 +1,16 @@
-"""Whether an embedding provider is worth asking: a circuit of each model and purpose, shared by all processes (EMB-5, R5).
+"""Circuit breakers of outside services, shared by all processes: whether a service is worth calling (EMB-5, R5).
 
-Closed, errors of the provider as a whole are counted. After `EMBEDDING_CIRCUIT_ERRORS` of them, or at one that leaves no
-doubt, it opens: nobody calls until `next_try`. Then one process takes the try by moving `next_try` on, so that there is one
-call in `EMBEDDING_CIRCUIT_SECONDS` however many processes there are and whichever of them dies; its success closes the
-circuit.
+A circuit is known by its `name` and a `purpose`; an embedding provider has one by its model for the catalogue's texts
+(`passage`) and one for the searches' questions (`query`). Its states:
 
-The state stands in the database, which is up wherever there is work at all; the broker may be down with the provider. It
-outlives a restart, so that starting again is no way to ask a provider that said when to come back. A closed circuit without
-errors has no row.
+    closed --record_failure (EMBEDDING_CIRCUIT_ERRORS of them, or one that leaves no doubt)--> open
+    open --acquire_trial (after `next_try`; one process gets it, `next_try` moves on)--> half open
+    half open --record_success--> closed        half open --record_failure--> open
+
+So an open circuit costs one call in EMBEDDING_CIRCUIT_SECONDS, however many processes there are and whichever of them dies.
+
+The state stands in the database, which is up wherever there is work at all; the broker may be down with the service. It
+outlives a restart, so a restart does not call a service that sent a Retry-After. A closed circuit without errors has no row.
 """
 
 from __future__ import annotations
@@ -15,29 +18,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from django.conf import settings
 from django.db import connection
 
-from embeddings.providers import Kind, ProviderError
-
 REASON_LENGTH = 500
+
+# models.Circuit: the column `model` holds the name of the circuit.
+_RECORD_FAILURE = """
+    INSERT INTO embeddings_embeddingcircuit AS c (model, purpose, errors, next_try, reason)
+    VALUES (%(name)s, %(purpose)s, 1,
+        CASE WHEN %(opens)s OR %(limit)s <= 1 THEN now() + make_interval(secs => %(pause)s) END, %(reason)s)
+    ON CONFLICT (model, purpose) DO UPDATE SET
+        errors = c.errors + 1, reason = excluded.reason,
+        next_try = CASE
+            WHEN %(has_retry_after)s THEN now() + make_interval(secs => %(pause)s)
+            -- A later error of another process must not shorten the pause that the service asked for.
+            WHEN %(opens)s OR c.next_try IS NOT NULL OR c.errors + 1 >= %(limit)s
+                THEN GREATEST(c.next_try, now() + make_interval(secs => %(pause)s)) END
+    RETURNING next_try IS NOT NULL
+"""
+
+
+class ServiceError(Protocol):
+    """An error of a service as a whole. `lasting`: the next call will fail too, as with a wrong key; `retry_after`: the
+    seconds that the service asked for. `str()` of it is the reason that operators read."""
+
+    lasting: bool
+    retry_after: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class OpenCircuit:
-    """An open circuit: since when the provider fails, when it is tried next, and what it said last. `purpose` tells the
-    catalogue's texts from the searches' questions."""
+    """A service that fails: since when, when the next trial is due, and the last error."""
 
-    model: str
-    purpose: Kind
+    name: str
+    purpose: str
     since: datetime
-    next_try: datetime
+    next_trial: datetime
     reason: str
 
 
 def open_circuits() -> list[OpenCircuit]:
-    """The open circuits, for those who watch. None is the usual answer."""
+    """All open circuits, by name and purpose."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -48,47 +72,35 @@ def open_circuits() -> list[OpenCircuit]:
         return [OpenCircuit(*row) for row in cursor.fetchall()]
 
 
-def record_failure(model: str, purpose: Kind, error: ProviderError, *, at_once: bool = False) -> bool:
-    """Counts an error of the provider as a whole; returns whether the circuit is open now. A Retry-After, a refusal or
-    `at_once` opens it without counting, and a failed try leaves it open."""
-    pause = error.retry_after or settings.EMBEDDING_CIRCUIT_SECONDS
+def record_failure(name: str, purpose: str, error: ServiceError, *, at_once: bool = False) -> bool:
+    """Counts an error; returns whether the circuit is open now. A Retry-After, a lasting error or `at_once` opens it without
+    counting. A failed trial leaves it open."""
     with connection.cursor() as cursor:
         cursor.execute(
-            """
-            INSERT INTO embeddings_embeddingcircuit AS c (model, purpose, errors, next_try, reason)
-            VALUES (%(model)s, %(purpose)s, 1, CASE WHEN %(opens)s OR %(limit)s <= 1 THEN %(pause)s END + now(), %(reason)s)
-            ON CONFLICT (model, purpose) DO UPDATE SET
-                errors = c.errors + 1, reason = excluded.reason,
-                next_try = CASE
-                    WHEN %(asked)s THEN now() + %(pause)s
-                    -- Somebody's later error must not shorten the pause that the provider asked for.
-                    WHEN %(opens)s OR c.next_try IS NOT NULL OR c.errors + 1 >= %(limit)s
-                        THEN GREATEST(c.next_try, now() + %(pause)s) END
-            RETURNING next_try IS NOT NULL
-            """.replace("%(pause)s", "make_interval(secs => %(pause)s)"),
+            _RECORD_FAILURE,
             {
-                "model": model,
+                "name": name,
                 "purpose": purpose,
-                "asked": error.retry_after is not None,
+                "has_retry_after": error.retry_after is not None,
                 "opens": at_once or error.lasting or error.retry_after is not None,
                 "limit": settings.EMBEDDING_CIRCUIT_ERRORS,
-                "pause": pause,
+                "pause": error.retry_after or settings.EMBEDDING_CIRCUIT_SECONDS,
                 "reason": str(error)[:REASON_LENGTH],
             },
         )
         return bool(cursor.fetchone()[0])
 
 
-def record_success(model: str, purpose: Kind) -> None:
-    """Closes the circuit, and forgets its errors."""
+def record_success(name: str, purpose: str) -> None:
+    """Closes the circuit and deletes its errors."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "DELETE FROM embeddings_embeddingcircuit WHERE model = %s AND purpose = %s", [model, purpose]
+            "DELETE FROM embeddings_embeddingcircuit WHERE model = %s AND purpose = %s", [name, purpose]
         )
 
 
-def seconds_until_trial(purpose: Kind) -> dict[str, float | None]:
-    """The models with errors, each with the seconds until it is tried next; None while its circuit is closed."""
+def seconds_until_trial(purpose: str) -> dict[str, float | None]:
+    """The circuits with errors by name, each with the seconds until its next trial; None while it is closed."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -99,20 +111,20 @@ def seconds_until_trial(purpose: Kind) -> dict[str, float | None]:
         return dict(cursor.fetchall())
 
 
-def acquire_trial(model: str, purpose: Kind) -> bool:
-    """Whether the caller is the one who tries an open circuit now; nobody else is for the next EMBEDDING_CIRCUIT_SECONDS."""
+def acquire_trial(name: str, purpose: str) -> bool:
+    """Whether the caller may make the trial call of an open circuit; no other process may for EMBEDDING_CIRCUIT_SECONDS."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
             UPDATE embeddings_embeddingcircuit SET next_try = now() + make_interval(secs => %s)
             WHERE model = %s AND purpose = %s AND next_try <= now()
             """,
-            [settings.EMBEDDING_CIRCUIT_SECONDS, model, purpose],
+            [settings.EMBEDDING_CIRCUIT_SECONDS, name, purpose],
         )
         return bool(cursor.rowcount)
 
 
 def close_all(*, keep: Sequence[str] = ()) -> None:
-    """Closes all circuits but those of these models: of models without a slot, or reached in another way than before."""
+    """Closes every circuit except those of the names in `keep`."""
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM embeddings_embeddingcircuit WHERE NOT model = ANY(%s)", [list(keep)])

@@ -302,7 +302,7 @@ def test_what_nobody_will_come_back_to_is_deleted_by_the_reconciler_EMB_3(second
         circuit_breaker.record_failure("model-1", "query", ProviderError("down"), at_once=True)
         reconcile()
     assert [task["model"] for task in second.tasks()] == ["model-1"]
-    assert [trouble.model for trouble in circuit_breaker.open_circuits()] == ["model-1"]
+    assert [trouble.name for trouble in circuit_breaker.open_circuits()] == ["model-1"]
 
 
 def test_a_model_that_is_reached_in_another_way_is_asked_at_once_EMB_5(

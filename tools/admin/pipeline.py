@@ -8,7 +8,8 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from embeddings.models import EmbeddingCircuit, EmbeddingModel, EmbeddingTally, EmbeddingTask
+from embeddings.models import EmbeddingModel, EmbeddingTask
+from portal.resilience.models import Circuit, CounterSum
 from tools.admin.base import ReadOnlyAdmin
 from tools.catalogue import tools as services
 from tools.models import ToolEmbedding
@@ -49,15 +50,15 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     list_display = ("model", "slot", "serves", "provider", "created_at")
 
 
-@admin.register(EmbeddingCircuit)
-class EmbeddingCircuitAdmin(ReadOnlyAdmin):
+@admin.register(Circuit)
+class CircuitAdmin(ReadOnlyAdmin):
     """To look at; the workers and searches open and close them."""
 
-    list_display = ("model", "purpose", "errors", "since", "next_try", "reason")
+    list_display = ("name", "purpose", "errors", "since", "next_try", "reason")
 
 
-@admin.register(EmbeddingTally)
-class EmbeddingTallyAdmin(ReadOnlyAdmin):
+@admin.register(CounterSum)
+class CounterSumAdmin(ReadOnlyAdmin):
     """To look at; `/metrics` shows the same."""
 
-    list_display = ("figure", "label", "value")
+    list_display = ("name", "label", "value")

@@ -12,9 +12,10 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import reverse
 
-from embeddings.models import EmbeddingCircuit, EmbeddingTask
+from embeddings.models import EmbeddingTask
 from portal.jobs import services as jobs
 from portal.jobs.models import JobFailure
+from portal.resilience.models import Circuit
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Tenant
@@ -27,7 +28,7 @@ OURS = [
     "tenancy.Tenant", "tenancy.Membership", "tenancy.ApiKey", "tenancy.IdempotencyKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
     "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask",
     "embeddings.EmbeddingModel", "tools.SourceEvent",
-    "tools.ToolEvent", "tools.ManualOverrideEvent", "embeddings.EmbeddingCircuit", "embeddings.EmbeddingTally", "jobs.Job", "jobs.JobFailure",
+    "tools.ToolEvent", "tools.ManualOverrideEvent", "resilience.Circuit", "resilience.CounterSum", "jobs.Job", "jobs.JobFailure",
     "jobs.WorkerHeartbeat", "tools.McpServer", "tools.McpServerEvent", "tools.Sync", "tools.SyncChange",
 ]  # fmt: skip
 READ_ONLY = [
@@ -58,7 +59,7 @@ def a_row_of_everything(imported_tool: Tool, admin_database: psycopg.Connection[
     servers.create_server(actor="x", slug="s", url="https://mcp.example.com/mcp")
     sync = Sync.objects.create(source=imported_tool.source, created_by="x")
     SyncChange.objects.create(sync=sync, key="k", action="add", name="n")
-    EmbeddingCircuit.objects.create(model="m", purpose="query", errors=1, reason="r")
+    Circuit.objects.create(name="m", purpose="query", errors=1, reason="r")
     # What serves, that a worker lives, and the sums of the workers are not the application's to write.
     admin_database.execute(
         "INSERT INTO embeddings_embeddingmodel (slot, model, provider, url, serves) VALUES (0, 'm', 'p', '', true);"
@@ -83,7 +84,7 @@ def test_UI_1_every_model_of_ours_has_an_admin() -> None:
     registered = {model._meta.label for model in admin.site._registry}
     ours = {
         model._meta.label
-        for app in ("tenancy", "tools", "embeddings", "jobs")
+        for app in ("tenancy", "tools", "embeddings", "jobs", "resilience")
         for model in apps.get_app_config(app).get_models()
     }
     assert ours == set(OURS)

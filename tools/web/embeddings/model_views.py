@@ -77,7 +77,7 @@ def models_page(request: PageRequest) -> HttpResponse:
 
 def troubles_of(slot: Slot) -> list[OpenCircuit]:
     """Why the slot's provider is not asked at the moment; empty while it is well."""
-    return [trouble for trouble in circuit_breaker.open_circuits() if trouble.model == slot.model]
+    return [trouble for trouble in circuit_breaker.open_circuits() if trouble.name == slot.model]
 
 
 def _second(kept: list[Slot]) -> Second | None:

@@ -121,7 +121,7 @@ def card_of(tool: Tool) -> Card:
 def open_passage_circuits() -> list[OpenCircuit]:
     """Why no vectors of tools can be made at the moment; empty while the providers are well."""
     kept = {slot.model for slot in slots.all()}
-    return [one for one in circuit_breaker.open_circuits() if one.purpose == "passage" and one.model in kept]
+    return [one for one in circuit_breaker.open_circuits() if one.purpose == "passage" and one.name in kept]
 
 
 def _phase(badge: Badge, task: EmbeddingTask | None) -> str:
