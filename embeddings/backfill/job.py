@@ -1,16 +1,14 @@
-"""A job that asks for embeddings and follows them to their end, without a row of its own for any of them.
+"""A job that enqueues embeddings and follows their tasks to the end, without a row of its own for any of them.
 
-What it asked for bears its label in the work table (followed.py) until a vector is stored, it fails, or a newer wish takes
-it over. Each transaction keeps this sum, whose last term stands in the cursor:
+Its tasks are tagged with the job (queue/job_tasks.py) until a vector is stored, they fail, or a newer request takes them over.
+Each transaction keeps this sum, whose last term stands in the cursor:
 
     total = done + failed + skipped + waiting
 
-`waiting` is counted, `failed` are the job's own failure rows, so `done` grows by what left the one and did not come into
-the other: its vector was stored, or an edit took it over, or it was deleted. `skipped` was right already, or is asked for by
-an edit. Asking, labels, counts and cursor are of one transaction, so a kill at any point leaves a sum that holds.
-
-Cancelled, it takes back what no worker has claimed. What was taken back lies behind the cursor, so such a job starts its scan
-again when it is resumed, and counts as done what became ready since it was first started.
+`waiting` is counted and `failed` are the job's own failure rows, so `done` grows by the tasks that left the first without
+coming into the second: the vector was stored, an edit took the task over, or the entity was deleted. `skipped` was right
+already, or is enqueued by an edit. Enqueueing, tags, counts and cursor are of one transaction, so a kill at any point leaves a
+sum that holds.
 """
 
 from __future__ import annotations
@@ -65,8 +63,6 @@ class _Run:
         return self.context.cursor
 
     def to_its_end(self) -> bool:
-        if self.cursor.get("restart"):
-            self._restart()
         retry = self.context.job.only_failures
         step = self._retry_batch if retry else self._scan_batch
         while not self.cursor.get("retried" if retry else "scanned"):
@@ -96,7 +92,7 @@ class _Run:
     def _must_stop(self) -> bool:
         why = self.context.stopping()
         if why == "cancel":
-            self._take_back()
+            self._untag()
         return bool(why)
 
     def _size(self) -> int:
@@ -113,14 +109,11 @@ class _Run:
             wanted = Wanted(
                 found=self.work.found,
                 refresh=self.work.refresh,
-                since=context.job.started_at if cursor.get("again") else None,
                 limit=None if limit is None else limit - queued,
             )
             scanned = backfill.scan(self.entity, ids, wanted, job_id=self.job_id)
-            ready_since = scanned.ready_since - scanned.asked
             queued += len(scanned.asked)
-            done = context.done + len(ready_since)
-            skipped = context.skipped + len(scanned.looked_for) - len(scanned.asked) - len(ready_since)
+            skipped = context.skipped + len(scanned.looked_for) - len(scanned.asked)
             waiting = cursor.get("waiting", 0) + len(scanned.asked)
             over = len(ids) < self._size() or (limit is not None and queued >= limit)
             moved = {
@@ -128,7 +121,6 @@ class _Run:
                 "scanned": over,
             }  # fmt: skip
             context.batch(
-                done=done,
                 skipped=skipped,
                 cursor=moved,
                 stage=EMBEDDING if over else QUEUEING,
@@ -179,39 +171,16 @@ class _Run:
                 )
         return waiting
 
-    def _take_back(self) -> None:
-        """Of what was asked for, all that rests again; the few tasks that are left, a worker's or owed anyway, count as done."""
+    def _untag(self) -> None:
+        """Ends a cancelled job: what it has enqueued stays queued and counts as done, as the workers finish it anyway."""
         context = self.context
-        taken_back = 0
-        while True:
-            self._follow()
-            with self._tenant():
-                taken = job_tasks.take_back(self.entity, self.job_id, self.work.batch_size)
-                if not taken:
-                    break
-                taken_back += len(taken)
-                retry = context.job.only_failures
-                cursor = {**self.cursor, "waiting": self.cursor.get("waiting", 0) - len(taken)}
-                cursor |= {"retry_after": None, "retried": False} if retry else {"restart": True}
-                # What had failed in this job before has failed still.
-                context.batch(cursor=cursor, failed_again=taken)
+        self._follow()
         with self._tenant():
             left = job_tasks.untag(self.entity, self.job_id)
             context.batch(
                 done=context.done + self.cursor.get("waiting", 0),
                 cursor={**self.cursor, "waiting": 0},
-                log=f"Cancelled: {taken_back:,} taken back, {left:,} left to the workers.",
-            )
-
-    def _restart(self) -> None:
-        """Begins the scan again."""
-        with self._tenant():
-            job_tasks.untag(self.entity, self.job_id)
-            self.context.batch(
-                done=0,
-                skipped=0,
-                cursor={"again": True},
-                log="Going on from the start, as tasks were taken back.",
+                log=f"Cancelled. {left:,} stay queued, and the workers finish them.",
             )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -71,21 +70,19 @@ def counts(entity: EmbeddedEntity, *, entity_table: str) -> Counts:
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Which embeddings to ask for: those that are wrong in one of the ways `found`, at most `limit`; or, with `refresh`, also
-    those that are right. What became ready after `since` is right even then."""
+    those that are right."""
 
     found: Collection[str] = EVERYTHING
     refresh: bool = False
-    since: datetime | None = None
     limit: int | None = None
 
 
 @dataclass(slots=True)
 class Scanned:
-    """What one batch held: entities that were looked for, those asked for, and those that became ready since `since`."""
+    """What one batch held: the entities that were looked for, and those asked for."""
 
     looked_for: set[UUID] = field(default_factory=set)
     asked: set[UUID] = field(default_factory=set)
-    ready_since: set[UUID] = field(default_factory=set)
 
 
 def scan(entity: EmbeddedEntity, ids: Sequence[UUID], wanted: Wanted, *, job_id: UUID) -> Scanned:
@@ -105,20 +102,17 @@ def scan(entity: EmbeddedEntity, ids: Sequence[UUID], wanted: Wanted, *, job_id:
 def _scan_slot(
     entity: EmbeddedEntity, slot: Slot, ids: Sequence[UUID], wanted: Wanted, job_id: UUID, scanned: Scanned
 ) -> None:
-    columns = ("entity_id", "active", "status", "source_hash", "model", "embedded_at")
+    columns = ("entity_id", "active", "status", "source_hash", "model")
     rows = {
         row["entity_id"]: row
         for row in entity.model.objects.filter(models.Q(entity_id__in=ids), slot=slot.number).values(*columns)
     }
-    since = {one for one in ids if _became_ready(rows.get(one), wanted.since)}
-    looked_for = [one for one in ids if one not in since and _found(rows.get(one)) in wanted.found]
-    if slot.serves:
-        scanned.ready_since |= since
-    scanned.looked_for.update(looked_for, since)
+    looked_for = [one for one in ids if _found(rows.get(one)) in wanted.found]
+    scanned.looked_for.update(looked_for)
     with_task = _with_live_task(entity.type, slot, looked_for)
     missing: list[EmbeddingRequest] = []
     wrong: list[UUID] = []
-    before: dict[UUID, str | None] = {}
+    asked: list[UUID] = []
     for entity_id, text in sorted(entity.load_texts(looked_for).items()):
         row = rows.get(entity_id)
         known = row is not None and row["source_hash"] == source_hash(text) and row["active"]
@@ -130,14 +124,13 @@ def _scan_slot(
             missing.append(EmbeddingRequest(entity_id, text))
         else:
             wrong.append(entity_id)
-        # A status that it can go back to, if the job is cancelled.
-        before[entity_id] = row["status"] if row and known and row["status"] in job_tasks.RESTING else None
+        asked.append(entity_id)
         scanned.asked.add(entity_id)
     enqueue(entity, missing, priority=Priority.BACKFILL, only=slot)
     if wrong:
         requeue(entity, wrong, refresh=True, only=slot)
-    if before:
-        job_tasks.tag(entity, job_id, slot, before)
+    if asked:
+        job_tasks.tag(entity, job_id, slot, asked)
 
 
 def _found(row: dict[str, Any] | None) -> str:
@@ -145,12 +138,6 @@ def _found(row: dict[str, Any] | None) -> str:
         return Found.BLANK
     status = str(row["status"])
     return status if status in EVERYTHING else Found.OUTDATED
-
-
-def _became_ready(row: dict[str, Any] | None, since: datetime | None) -> bool:
-    if row is None or since is None or row["embedded_at"] is None:
-        return False
-    return row["status"] == EmbeddingStatus.READY and bool(row["embedded_at"] >= since)
 
 
 def _right(row: dict[str, Any] | None, slot: Slot, text: str, has_task: bool) -> bool:  # noqa: FBT001

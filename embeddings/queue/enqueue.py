@@ -126,7 +126,7 @@ def _upsert_tasks(
                 AS w(entity_id, model, source_hash, source_version)
             ON CONFLICT (tenant_id, entity_type, entity_id, model) DO UPDATE SET
                 source_hash = excluded.source_hash, source_version = excluded.source_version,
-                status = 'pending', attempts = 0, claim_id = NULL, last_error = '', job_id = NULL, status_before = NULL,
+                status = 'pending', attempts = 0, claim_id = NULL, last_error = '', job_id = NULL,
                 next_attempt_at = excluded.next_attempt_at, wanted_at = excluded.wanted_at,
                 priority = CASE t.status WHEN 'failed' THEN excluded.priority ELSE LEAST(t.priority, excluded.priority) END
             """,

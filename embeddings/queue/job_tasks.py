@@ -1,35 +1,31 @@
-"""The tasks that a job asked for, by the label `job_id` that they bear: counted, and taken back when the job is cancelled.
+"""The tasks that a job has enqueued, by their tag: `job_id`. They are tagged, counted, and untagged again.
 
-Every newer wish takes the label away (wishes.py), so what bears it is still this job's alone: nobody edited the entity
-since. An edit's task is never labelled, and so never taken back.
+Every newer request removes the tag (enqueue.py), so a tagged task is of this job alone: no edit came since. The task of an
+edit is never tagged.
 
-Nothing here waits for a row that somebody else has locked: a write may lock many, in an order of its own. What is passed over
-is looked at again, or is that write's.
+No statement here waits for a row that another transaction has locked: a write may lock many rows, in an order of its own. What
+is skipped is looked at again later, or belongs to that write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import connection
 
-from embeddings import slots
-from embeddings.models import EmbeddingStatus, Priority
+from embeddings.models import Priority
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
 from portal.tenancy.context import current_tenant
 
-# What an embedding may go back to. Anything else was owed by an earlier write, and is embedded whether or not there is a job.
-RESTING = (EmbeddingStatus.FAILED, EmbeddingStatus.DISABLED, EmbeddingStatus.READY)
-TAKEN_BACK = "A job that asked for it again was cancelled before its turn."
 
+def tag(entity: EmbeddedEntity, job_id: UUID, slot: Slot, ids: Sequence[UUID]) -> None:
+    """Tags the tasks that were just enqueued for these entities, in the same transaction.
 
-def tag(entity: EmbeddedEntity, job_id: UUID, slot: Slot, before: Mapping[UUID, str | None]) -> None:
-    """Makes the tasks just asked for the job's, in the transaction of the asking; `before` holds what each entity's embedding
-    was. An urgent task is somebody's edit, and a claimed one was not just asked for: neither becomes the job's. Nor does that
-    of an embedding which a write has locked, and which was therefore not asked for."""
+    Left out are urgent tasks (of an edit), claimed ones (not just enqueued), and those whose embedding another transaction has
+    locked (not enqueued by this one).
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             f"""
@@ -38,15 +34,14 @@ def tag(entity: EmbeddedEntity, job_id: UUID, slot: Slot, before: Mapping[UUID, 
                 WHERE tenant_id = %(tenant)s AND slot = %(slot)s AND entity_id = ANY(%(ids)s)
                 FOR UPDATE SKIP LOCKED
             )
-            UPDATE embeddings_embeddingtask t SET job_id = %(job)s, status_before = b.status
-            FROM unnest(%(ids)s::uuid[], %(statuses)s::text[]) AS b(entity_id, status) JOIN ours USING (entity_id)
-            WHERE t.tenant_id = %(tenant)s AND t.entity_type = %(type)s AND t.entity_id = b.entity_id
+            UPDATE embeddings_embeddingtask t SET job_id = %(job)s
+            FROM ours
+            WHERE t.tenant_id = %(tenant)s AND t.entity_type = %(type)s AND t.entity_id = ours.entity_id
                 AND t.model = %(model)s AND t.status = 'pending' AND t.priority = %(priority)s
             """,
             {
                 "job": job_id,
-                "ids": list(before),
-                "statuses": list(before.values()),
+                "ids": list(ids),
                 "tenant": current_tenant(),
                 "type": entity.type,
                 "slot": slot.number,
@@ -98,7 +93,7 @@ def collect_failures(entity: EmbeddedEntity, job_id: UUID) -> list[tuple[UUID, s
                             AND o.entity_id = t.entity_id AND o.status <> 'failed')
                 FOR UPDATE SKIP LOCKED
             )
-            UPDATE embeddings_embeddingtask t SET job_id = NULL, status_before = NULL
+            UPDATE embeddings_embeddingtask t SET job_id = NULL
             FROM parked WHERE t.id = parked.id
             RETURNING t.entity_id, t.last_error
             """,
@@ -107,87 +102,13 @@ def collect_failures(entity: EmbeddedEntity, job_id: UUID) -> list[tuple[UUID, s
         return list(dict(cursor.fetchall()).items())
 
 
-def take_back(entity: EmbeddedEntity, job_id: UUID, limit: int) -> list[UUID]:
-    """Takes back tasks of the job that no worker has claimed, and gives the embeddings the status that they had; returns the
-    entities, at most `limit`. What an embedding owes anyway, because a write left it without vector, stays queued.
-
-    Rows that a write holds are left to that write.
-    """
-    models = {slot.number: slot.model for slot in slots.all()}
-    arguments: dict[str, Any] = {
-        "tenant": current_tenant(),
-        "job": job_id,
-        "type": entity.type,
-        "resting": [str(status) for status in RESTING],
-        "limit": limit,
-        "error": TAKEN_BACK,
-        "slots": list(models),
-        "models": list(models.values()),
-    }
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT DISTINCT entity_id FROM embeddings_embeddingtask
-            WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND entity_type = %(type)s AND status = 'pending'
-                AND status_before = ANY(%(resting)s) AND model = ANY(%(models)s)
-            ORDER BY entity_id LIMIT %(limit)s
-            """,
-            arguments,
-        )
-        ids = [row[0] for row in cursor.fetchall()]
-        for number in models:  # the serving slot's row before the other's, as every write locks them
-            cursor.execute(
-                f"""
-                SELECT entity_id FROM {entity.table} WHERE tenant_id = %s AND slot = %s AND entity_id = ANY(%s)
-                ORDER BY entity_id FOR UPDATE SKIP LOCKED
-                """,
-                [current_tenant(), number, ids],
-            )
-            if number == next(iter(models)):
-                ids = [row[0] for row in cursor.fetchall()]
-        # A task exists beside each row that is failed; the others rest without one.
-        cursor.execute(
-            """
-            WITH ours AS (
-                SELECT id, entity_id, model, status_before FROM embeddings_embeddingtask
-                WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND entity_type = %(type)s AND status = 'pending'
-                    AND status_before = ANY(%(resting)s) AND entity_id = ANY(%(ids)s)
-                FOR UPDATE SKIP LOCKED
-            ), parked AS (
-                UPDATE embeddings_embeddingtask t SET status = 'failed', last_error = %(error)s, job_id = NULL, status_before = NULL
-                FROM ours WHERE t.id = ours.id AND ours.status_before = 'failed'
-            ), deleted AS (
-                DELETE FROM embeddings_embeddingtask t USING ours WHERE t.id = ours.id AND ours.status_before <> 'failed'
-            )
-            SELECT entity_id, model, status_before FROM ours
-            """,
-            {**arguments, "ids": ids},
-        )
-        taken = cursor.fetchall()
-        cursor.execute(
-            f"""
-            UPDATE {entity.table} e SET status = b.status, error = CASE b.status WHEN 'failed' THEN %(error)s ELSE '' END
-            FROM unnest(%(ids)s::uuid[], %(of)s::text[], %(before)s::text[]) AS b(entity_id, model, status)
-            JOIN unnest(%(slots)s::smallint[], %(models)s::text[]) AS s(slot, model) ON s.model = b.model
-            WHERE e.tenant_id = %(tenant)s AND e.entity_id = b.entity_id AND e.slot = s.slot AND e.status = 'pending'
-            """,
-            {
-                **arguments,
-                "ids": [row[0] for row in taken],
-                "of": [row[1] for row in taken],
-                "before": [row[2] for row in taken],
-            },
-        )
-        return sorted({row[0] for row in taken})
-
-
 def untag(entity: EmbeddedEntity, job_id: UUID) -> int:
-    """The tasks that are left are nobody's in particular from now on; returns how many entities they are of."""
+    """Removes the tag from the job's tasks, which stay queued; returns the number of their entities."""
     left = count_waiting(entity, job_id)
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            UPDATE embeddings_embeddingtask SET job_id = NULL, status_before = NULL
+            UPDATE embeddings_embeddingtask SET job_id = NULL
             WHERE id IN (
                 SELECT id FROM embeddings_embeddingtask WHERE tenant_id = %s AND job_id = %s AND entity_type = %s
                 FOR UPDATE SKIP LOCKED)

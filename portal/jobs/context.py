@@ -70,21 +70,20 @@ class Context:
         cursor: dict[str, Any] | None = None,
         failures: Sequence[Failure] = (),
         retried: Collection[UUID] = (),
-        failed_again: Collection[UUID] = (),
         log: str = "",
         alone: bool = True,
     ) -> None:
         """Writes down what a batch has done, as new values, in the caller's transaction: its effect and this stand or fall
         together. Raises LostClaim, which must undo that transaction, if the job is no longer ours.
 
-        `failures` are counted until `retried` takes them up again, which `failed_again` undoes. `alone=False` lets
-        another job have the same scope from now on.
+        `failures` are counted until `retried` takes them up again. `alone=False` lets another job have the same concurrency
+        key from now on.
         """
         with self.job.in_tenant():
             given = {"done": done, "skipped": skipped, "total": total, "stage": stage, "cursor": cursor}
             changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-            if failures or retried or failed_again:
-                changes["failed"] = self._keep(failures, retried, failed_again)
+            if failures or retried:
+                changes["failed"] = self._record_failures(failures, retried)
             logged = (
                 [*self._log, {"at": _now(), "text": log[:ERROR_LENGTH]}][-LOG_LINES:] if log else self._log
             )
@@ -99,14 +98,10 @@ class Context:
         self._log = logged
         self._on_progress(self)
 
-    def _keep(
-        self, failures: Sequence[Failure], retried: Collection[UUID], failed_again: Collection[UUID]
-    ) -> int:
+    def _record_failures(self, failures: Sequence[Failure], retried: Collection[UUID]) -> int:
         own = JobFailure.objects.filter(job_id=self.job.pk)
         if retried:
             own.filter(item_id__in=retried, retried_at=None).update(retried_at=Now())
-        if failed_again:
-            own.filter(item_id__in=failed_again).update(retried_at=None)
         JobFailure.objects.bulk_create(
             [
                 JobFailure(

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from embeddings.queue import job_tasks
 from embeddings.queue.reconcile import reconcile
 from portal.jobs import services
 from portal.jobs.context import Context
@@ -21,10 +20,12 @@ from tests.support.jobs.scenarios import once_committed, poisoned, queued_by, re
 from tests.support.threads import in_thread
 
 
-def an_edit_is_not_taken_back(harness: JobHarness, pipeline: Pipeline) -> None:
+def an_edit_is_untagged(harness: JobHarness, pipeline: Pipeline) -> None:
     [pk] = ready_tools(pipeline, 1)
     job = queued_by(harness, pipeline, failed=[pk])
+    assert harness.tagged() == 1
     pipeline.edit(pk, "Edited while it waited.")
+    assert harness.tagged() == 0
     harness.do(services.cancel, job)
     harness.run()
     assert harness.state(job) == "cancelled"
@@ -78,7 +79,7 @@ class TestFailures:
 
 
 class TestCancel:
-    def test_it_takes_back_its_own_tasks_and_leaves_the_statuses_that_were_EMB_8(
+    def test_what_is_queued_stays_queued_untagged_and_is_finished_by_the_workers_EMB_8(
         self, harness: JobHarness, pipeline: Pipeline
     ) -> None:
         pks = ready_tools(pipeline, 6)
@@ -88,38 +89,42 @@ class TestCancel:
         harness.run()
         assert harness.state(pk) == "cancelled"
         assert [pipeline.status(one) for one in pks] == [
-            "failed",
-            "failed",
-            "disabled",
-            "disabled",
+            "pending",
+            "pending",
+            "pending",
+            "pending",
             "ready",
             "ready",
         ]
-        assert {task["status"] for task in pipeline.tasks()} == {"failed"}
-        assert pipeline.embedding(pks[0])["error"] == job_tasks.TAKEN_BACK
+        assert {task["status"] for task in pipeline.tasks()} == {"pending"}
+        assert harness.tagged() == 0
+        assert harness.counts(pk) == (6, 4, 0, 2)
+        assert harness.find(pk).log_lines[-1].text == "Cancelled. 4 stay queued, and the workers finish them."
         pipeline.check_consistent()
         with login("DATABASE_WORKER_URL"):
-            assert reconcile() == 0  # which respects that it was cancelled
-        assert pipeline.work().claimed == 0
+            assert reconcile() == 0  # nothing is missing
+        assert pipeline.work().claimed == 4
+        for one in pks:
+            pipeline.check_ready(one)
 
-    def test_an_edit_since_then_is_never_taken_back_EMB_2_R1(
+    def test_the_task_of_an_edit_is_no_more_the_jobs_EMB_2_R1(
         self, harness: JobHarness, pipeline: Pipeline
     ) -> None:
-        an_edit_is_not_taken_back(harness, pipeline)
+        an_edit_is_untagged(harness, pipeline)
 
-    def test_the_test_of_the_edit_notices_a_label_that_stays_EMB_2_R1(
+    def test_the_test_of_the_edit_notices_a_tag_that_stays_EMB_2_R1(
         self, harness: JobHarness, pipeline: Pipeline
     ) -> None:
         with (
             mutant(
-                " job_id = NULL, status_before = NULL,\n                next_attempt_at",
+                " job_id = NULL,\n                next_attempt_at",
                 "\n                next_attempt_at",
             ),
             pytest.raises(AssertionError),
         ):
-            an_edit_is_not_taken_back(harness, pipeline)
+            an_edit_is_untagged(harness, pipeline)
 
-    def test_what_a_write_has_left_without_vector_is_owed_and_stays_queued_R1(
+    def test_what_a_write_has_left_without_vector_stays_queued_R1(
         self, harness: JobHarness, pipeline: Pipeline
     ) -> None:
         pks = ready_tools(pipeline, 3)
@@ -188,13 +193,13 @@ class TestCancel:
         pipeline.work()
         harness.do(services.cancel, pk)
         harness.run()
-        assert [pipeline.status(one) for one in pks] == ["failed", "failed", "ready", "ready", "ready"]
-        assert harness.find(pk).done == 2
+        assert [pipeline.status(one) for one in pks] == ["pending", "pending", "ready", "ready", "ready"]
+        assert harness.counts(pk) == (4, 4, 0, 0)
         harness.do(services.resume, pk)
         assert harness.finish(pk) == "succeeded"
         assert harness.counts(pk) == (4, 4, 0, 0)
 
-    def test_a_cancelled_retry_leaves_its_failures_to_be_retried_EMB_9(
+    def test_a_cancelled_retry_leaves_its_failures_to_the_workers_EMB_9(
         self, harness: JobHarness, pipeline: Pipeline, use: Callable[..., Any]
     ) -> None:
         pk, pks = poisoned(harness, pipeline, use)
@@ -203,8 +208,11 @@ class TestCancel:
         assert harness.find(pk).failed == 0
         harness.do(services.cancel, pk)
         harness.run()
-        assert (harness.state(pk), harness.counts(pk)) == ("cancelled", (3, 2, 1, 0))
+        assert (harness.state(pk), harness.counts(pk)) == ("cancelled", (3, 3, 0, 0))
+        assert pipeline.status(pks[2]) == "pending"
         use("HashEmbedder")
+        pipeline.work()
+        pipeline.check_ready(pks[2])
         harness.do(services.resume, pk)
         assert harness.finish(pk) == "succeeded"
         assert harness.counts(pk) == (3, 3, 0, 0)
