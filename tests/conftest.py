@@ -25,7 +25,7 @@ from tests.support.clients import make_api, make_client
 from tests.support.database import real_commits
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.servers.http_server import Handler
-from tools.catalogue import tools as services
+from tools.catalogue.tools import create_tool
 from tools.models import Tool
 
 
@@ -104,7 +104,7 @@ def make_tool(tenant: Tenant) -> Callable[..., Tool]:
         fields.setdefault("tool_id", f"tool_{number}")
         fields.setdefault("name", fields["tool_id"])
         fields.setdefault("description", f"Does thing number {number}.")
-        return services.create_tool(actor="test", **fields)
+        return create_tool(actor="test", **fields)
 
     return make
 

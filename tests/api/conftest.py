@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.clients import make_api
-from tools.catalogue import tools as services
+from tools.catalogue.tools import create_tool
 from tools.models import Tool
 
 
@@ -38,6 +38,6 @@ def tool_of(owner: Tenant) -> Callable[..., Tool]:
     def make(tool_id: str = "send_mail", **fields: Any) -> Tool:
         given = {"name": tool_id, "description": "Sends an electronic letter to people.", **fields}
         with tenant_context(owner.pk):
-            return services.create_tool(actor="test", tool_id=tool_id, **given)
+            return create_tool(actor="test", tool_id=tool_id, **given)
 
     return make

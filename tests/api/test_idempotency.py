@@ -157,9 +157,9 @@ def test_api_1_while_the_first_runs_the_second_is_told_and_a_holder_that_vanishe
     client = make_api(committed)
     client.raise_request_exception = False
     inside, go_on = threading.Event(), threading.Event()
-    from tools.catalogue import tools as services
+    from tools.catalogue.tools import create_tool
 
-    original = services.create_tool
+    original = create_tool
 
     def slow(**fields: Any) -> Any:
         made = original(**fields)
@@ -174,7 +174,7 @@ def test_api_1_while_the_first_runs_the_second_is_told_and_a_holder_that_vanishe
             connections.close_all()
 
     with monkeypatch.context() as slowed, ThreadPoolExecutor(1) as pool:
-        slowed.setattr("tools.catalogue.tools.create_tool", slow)
+        slowed.setattr("tools.api.views.create_tool", slow)
         running = pool.submit(send)
         assert inside.wait(30)
         problem = post(client, "a")

@@ -21,7 +21,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.api import TOOLS, assert_problem, patch
 from tests.support.clients import make_api
-from tools.catalogue import tools as services
+from tools.catalogue.tools import create_tool, delete_tool
 from tools.models import Tool
 
 ToolOf = Callable[..., Tool]
@@ -65,7 +65,7 @@ def test_api_1_a_search_by_get_is_a_304_until_its_answer_changes(agent: APIClien
 def test_api_1_of_two_changes_to_one_version_one_is_made_and_one_is_told(committed: Tenant) -> None:
     client = make_api(committed)
     with tenant_context(committed.pk):
-        tool = services.create_tool(actor="test", tool_id="a", name="a", description="a")
+        tool = create_tool(actor="test", tool_id="a", name="a", description="a")
     for version in range(1, 6):
         together = threading.Barrier(2)
 
@@ -97,9 +97,7 @@ def test_api_1_pages_neither_lose_nor_repeat_a_tool_while_others_come_and_go(
         tool_of(f"a{number}")  # before everything that was shown
         tool_of(f"z{number}")
         with tenant_context(owner.pk):
-            services.delete_tool(
-                pk=Tool.objects.get(tool_id=f"z{number}").pk, actor="test", expected_version=1
-            )
+            delete_tool(pk=Tool.objects.get(tool_id=f"z{number}").pk, actor="test", expected_version=1)
         number += 1
     assert [one for one in seen if one in before] == before
     assert len(seen) == len(set(seen))

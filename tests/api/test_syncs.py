@@ -18,7 +18,7 @@ from tests.support.api import SOURCES, assert_problem, post, raw, upload
 from tests.support.clients import make_api
 from tests.support.imports.documents import document
 from tests.support.servers.document_server import DocumentServer, document_server
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.imports.syncing import service as syncs
 from tools.models import Source, Sync, Tool
 
@@ -75,7 +75,7 @@ def test_syn_4_a_sync_is_a_job_that_ends_with_a_plan_and_writes_no_tool(
 ) -> None:
     with tenant_context(committed.pk):
         tool = Tool.objects.get(name="a")
-        services.update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="test")
+        update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="test")
     server.put("/shop.json", document("a", "b", "c", "d", "e", a="Does it otherwise."))
     sync = plan(committed, client)
     assert (sync["state"], sync["error"], sync["ended_at"]) == ("planned", None, None)
@@ -222,7 +222,7 @@ def test_syn_4_an_edit_between_plan_and_apply_ends_the_job_with_a_sentence(
     sync = plan(committed, client)
     with tenant_context(committed.pk):
         tool = Tool.objects.get(name="a")
-        services.update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="test")
+        update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="test")
     job = work(committed, post(client, sync["links"]["apply"]))
     assert job["state"] == "failed"
     assert "has changed since this plan was made" in job["error"]

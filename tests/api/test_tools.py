@@ -14,7 +14,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.api import PETS, TOOLS, assert_problem, patch, upload
 from tests.support.clients import make_api
-from tools.catalogue import tools as services
+from tools.catalogue.tools import create_tool
 from tools.models import ManualOverride, Source, SourceDocument, Tool
 
 OPENAPI = Path(__file__).resolve().parents[3] / "shared" / "inputs" / "openapi"
@@ -293,7 +293,7 @@ def test_a_tool_that_another_write_holds_is_a_409_that_says_so(
     committed: Tenant, admin_database: Any, settings: Any
 ) -> None:
     with tenant_context(committed.pk):
-        tool = services.create_tool(actor="test", tool_id="send_mail", name="send_mail", description="Sends.")
+        tool = create_tool(actor="test", tool_id="send_mail", name="send_mail", description="Sends.")
     client = make_api(committed)
     with admin_database.transaction():
         admin_database.execute("SELECT 1 FROM tools_tool WHERE id = %s FOR UPDATE", [tool.pk])

@@ -18,7 +18,7 @@ from portal.jobs import heartbeats
 from portal.tenancy.context import tenant_context
 from tests.support.browser import Portal
 from tests.support.database import real_commits
-from tools.catalogue import tools as services
+from tools.catalogue.tools import create_tool
 
 TOOLS = 60
 SLOW, QUICK = 1.0, 0.0  # seconds that the provider takes for two texts
@@ -83,9 +83,7 @@ def catalogue(portal: Portal, admin_database: psycopg.Connection[Any]) -> None:
     with tenant_context(portal.tenant.pk):
         for number in range(TOOLS):
             text = f"Does a permanent poison {number}." if number % 20 == 7 else f"Does thing {number}."
-            services.create_tool(
-                actor="test", tool_id=f"tool_{number}", name=f"tool_{number}", description=text
-            )
+            create_tool(actor="test", tool_id=f"tool_{number}", name=f"tool_{number}", description=text)
     admin_database.execute("DELETE FROM embeddings_embeddingtask WHERE tenant_id = %s", [portal.tenant.pk])
     admin_database.execute(
         "UPDATE tools_toolembedding SET status = 'disabled' WHERE tenant_id = %s", [portal.tenant.pk]

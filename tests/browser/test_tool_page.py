@@ -13,7 +13,7 @@ from portal.tenancy.context import tenant_context
 from tests.support.browser import Portal, violations
 from tests.support.imports import documents
 from tests.support.overrides import pets
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.models import Tool
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,7 +143,7 @@ def test_no_page_of_overrides_has_a_violation_UI_3_0(
         tool = Tool.objects.get()
         texts = {"body.name": "Ours.", "dry": "Ours."}
         changes = {"description": "Ours.", "tags": ["ours"], "parameter_descriptions": texts}
-        services.update_tool(pk=tool.pk, expected_version=1, changes=changes, actor="olga")
+        update_tool(pk=tool.pk, expected_version=1, changes=changes, actor="olga")
     documents.import_document(portal.tenant, pets(name="Its call name."))
     page = sign_in()
     found = []

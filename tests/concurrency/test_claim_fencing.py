@@ -21,8 +21,8 @@ from tests.support.embeddings.mutants import DO_NOTHING, NO_FENCE, mutant
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.embeddings.providers import GatedEmbedder
 from tests.support.threads import in_thread
-from tools.catalogue import tools as services
 from tools.catalogue.embedding_text import ENTITY
+from tools.catalogue.tools import update_tool
 
 Scenario = Callable[[Pipeline, Any], None]
 
@@ -302,13 +302,11 @@ class TestLocks:
         gate = use("GatedEmbedder")
         pks = sorted([pipeline.add("One."), pipeline.add("Two.")])
         with pipeline.paused_worker(gate), tenant_context(pipeline.tenant_id):
-            services.update_tool(
-                pk=pks[first], expected_version=1, changes={"description": "Three."}, actor="import"
-            )
+            update_tool(pk=pks[first], expected_version=1, changes={"description": "Three."}, actor="import")
             gate.go_on.set()
             while pipeline.status(pks[1 - first]) != "ready":  # the worker stores the other one, and waits
                 pass
-            services.update_tool(
+            update_tool(
                 pk=pks[1 - first], expected_version=1, changes={"description": "Four."}, actor="import"
             )
         pipeline.work()

@@ -294,10 +294,10 @@ def test_sec_1_without_a_tenant_every_table_is_an_error_and_not_an_empty_page(
     committed: Tenant, admin_database: Owner, rows: Any, statement: str
 ) -> None:
     # A policy is only asked about rows, so each table gets one.
-    from tools.catalogue import tools as services
+    from tools.catalogue.tools import create_tool
 
     with tenant_context(committed.pk):
-        services.create_tool(actor="a", tool_id="t", name="t", description="Reads.")
+        create_tool(actor="a", tool_id="t", name="t", description="Reads.")
         make_source()
         ApiKey.objects.create(name="k", digest=b"1", scopes=[])
     for table in (
@@ -327,12 +327,12 @@ def test_sec_1_without_a_tenant_the_orm_says_so(db: None) -> None:
 def test_sec_1_the_worker_sees_and_syncs_the_tools_of_its_tenant_only(
     committed: Tenant, make_tenant: Any
 ) -> None:
-    from tools.catalogue import tools as services
+    from tools.catalogue.tools import create_tool
 
     other = make_tenant()
     for one in (committed, other):
         with tenant_context(one.pk):
-            services.create_tool(actor="a", tool_id=f"of {one.slug}", name="t", description="Reads.")
+            create_tool(actor="a", tool_id=f"of {one.slug}", name="t", description="Reads.")
     with psycopg.connect(os.environ["DATABASE_WORKER_URL"]) as worker:
         assert worker.execute("SELECT count(*) FROM embeddings_embeddingtask").fetchone() == (2,)
         worker.execute("SELECT set_config('portal.tenant', %s, true)", [str(committed.pk)])

@@ -18,8 +18,8 @@ from embeddings.text import source_hash
 from portal.resilience.wakeup import Notifier
 from portal.tenancy.context import tenant_context
 from tests.support.embeddings.pipeline import Pipeline
-from tools.catalogue import embedding_text as embedding
-from tools.catalogue import tools as services
+from tools.catalogue import embedding_text
+from tools.catalogue.tools import create_tool, sync_embeddings, update_tool
 from tools.models import Tool
 
 
@@ -49,7 +49,7 @@ def test_a_new_tool_is_pending_with_a_task_for_its_text_EMB_2_EMB_3(pipeline: Pi
 def test_a_write_that_is_rolled_back_leaves_nothing_and_rings_no_bell_EMB_2(pipeline: Pipeline) -> None:
     with mock.patch.object(wakeup._notifier, "notify") as notify:
         with tenant_context(pipeline.tenant_id):
-            services.create_tool(actor="test", tool_id="gone", name="gone", description="Never was.")
+            create_tool(actor="test", tool_id="gone", name="gone", description="Never was.")
             transaction.set_rollback(True)
         assert pipeline.tasks() == []
         assert pipeline.all("SELECT 1 FROM tools_toolembedding") == []
@@ -70,7 +70,7 @@ def test_a_bell_that_fails_does_not_fail_the_save_EMB_2(
 def test_the_tool_and_its_wish_become_visible_in_one_moment_EMB_2(pipeline: Pipeline) -> None:
     pk = pipeline.add("One.")
     with tenant_context(pipeline.tenant_id):
-        services.update_tool(pk=pk, expected_version=1, changes={"description": "Two."}, actor="test")
+        update_tool(pk=pk, expected_version=1, changes={"description": "Two."}, actor="test")
         before = pipeline.embedding(pk)["source_hash"]
         assert pipeline.all("SELECT description FROM tools_tool WHERE id = %s", pk) == [
             {"description": "One."}
@@ -88,7 +88,7 @@ def test_an_unchanged_text_writes_nothing_EMB_2(pipeline: Pipeline, state: str) 
     before = written(pipeline)
     pipeline.change(pk, owner="somebody", core=True)  # no part of the text
     with tenant_context(pipeline.tenant_id):
-        assert services.sync_embeddings([Tool.objects.select_related("endpoint", "source").get(pk=pk)]) == 0
+        assert sync_embeddings([Tool.objects.select_related("endpoint", "source").get(pk=pk)]) == 0
     assert written(pipeline) == before
 
 
@@ -194,7 +194,7 @@ def test_no_text_is_blank_without_vector_and_task_and_comes_back_EMB_5(pipeline:
     pk = pipeline.add("A.")
     pipeline.work()
     with tenant_context(pipeline.tenant_id):
-        assert enqueue(embedding.ENTITY, [EmbeddingRequest(pk, "")]) == 0
+        assert enqueue(embedding_text.ENTITY, [EmbeddingRequest(pk, "")]) == 0
     row = pipeline.embedding(pk)
     assert (row["status"], row["vector"], row["vector_hash"], row["embedded_at"]) == (
         "blank",
@@ -205,7 +205,7 @@ def test_no_text_is_blank_without_vector_and_task_and_comes_back_EMB_5(pipeline:
     assert pipeline.tasks() == []
     before = written(pipeline)
     with tenant_context(pipeline.tenant_id):
-        enqueue(embedding.ENTITY, [EmbeddingRequest(pk, "")])
+        enqueue(embedding_text.ENTITY, [EmbeddingRequest(pk, "")])
     assert written(pipeline) == before
     pipeline.edit(pk, "B.")
     pipeline.work()
@@ -215,7 +215,7 @@ def test_no_text_is_blank_without_vector_and_task_and_comes_back_EMB_5(pipeline:
 def test_blank_while_a_task_waits_takes_the_task_away_EMB_5(pipeline: Pipeline) -> None:
     pk = pipeline.add("A.")
     with tenant_context(pipeline.tenant_id):
-        enqueue(embedding.ENTITY, [EmbeddingRequest(pk, "")])
+        enqueue(embedding_text.ENTITY, [EmbeddingRequest(pk, "")])
     assert (pipeline.status(pk), pipeline.tasks()) == ("blank", [])
 
 
@@ -324,7 +324,7 @@ def test_many_requests_are_four_statements_and_only_the_changed_ones_write_EMB_2
             return execute(sql, *arguments)
 
         with connection.execute_wrapper(count):
-            assert enqueue(embedding.ENTITY, changed, priority=Priority.BACKFILL) == 10
+            assert enqueue(embedding_text.ENTITY, changed, priority=Priority.BACKFILL) == 10
     assert len([one for one in statements if "SAVEPOINT" not in one]) == 4
     assert {task["entity_id"] for task in pipeline.tasks()} == set(pks[::4])
     assert {pipeline.status(pk) for pk in pks[1::4]} == {"ready"}
@@ -337,15 +337,15 @@ def test_an_edit_is_worked_on_before_the_backfill_EMB_8(pipeline: Pipeline, use:
     pipeline.edit(pks[3], "Somebody waits for this.")
     with transaction.atomic(), tenant_context(pipeline.tenant_id):
         # A backfill that asks again does not push an edit back.
-        requeue(embedding.ENTITY, [pks[3]], refresh=True)
+        requeue(embedding_text.ENTITY, [pks[3]], refresh=True)
     pipeline.work()
     assert "Somebody waits" in embedder.calls[0]
 
 
 def test_a_wish_for_nothing_is_nothing(pipeline: Pipeline) -> None:
     with tenant_context(pipeline.tenant_id):
-        assert enqueue(embedding.ENTITY, []) == 0
-        assert requeue(embedding.ENTITY, [uuid.uuid4()], refresh=True) == 0
+        assert enqueue(embedding_text.ENTITY, []) == 0
+        assert requeue(embedding_text.ENTITY, [uuid.uuid4()], refresh=True) == 0
 
 
 class TestNoOneElsesBusiness:

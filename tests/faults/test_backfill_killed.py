@@ -24,7 +24,7 @@ from tests.support.database import login
 from tests.support.embeddings.providers import hash_vector
 from tests.support.faults.portal import ForkServer, Portal, alive, batched, calls
 from tests.support.waiting import wait_until
-from tools.catalogue import embedding_text as embedding
+from tools.catalogue import embedding_text
 from tools.catalogue.embedding_jobs import BACKFILL
 from tools.models import Tool
 
@@ -84,7 +84,9 @@ def kill_at(
 def check_every_vector(portal: Portal) -> None:
     """What an unkilled run leaves is known: of each tool the vector that the provider has for its text."""
     with as_web(portal):
-        texts = {tool.pk: embedding.source_text(tool) for tool in Tool.objects.select_related("endpoint")}
+        texts = {
+            tool.pk: embedding_text.source_text(tool) for tool in Tool.objects.select_related("endpoint")
+        }
     for some in batched(list(texts), 2000):
         rows = portal.rows(
             "SELECT entity_id, status, source_hash, vector_hash, vector::text AS vector FROM tools_toolembedding "

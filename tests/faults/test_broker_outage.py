@@ -16,7 +16,7 @@ from tests.support.counts import scaled
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.faults.portal import Portal, frozen
 from tests.support.waiting import wait_until
-from tools.catalogue import tools as services
+from tools.catalogue.tools import create_tool
 
 SAVES, TOOLS = 200, 50
 Outage = Callable[[Portal], AbstractContextManager[Any]]
@@ -126,7 +126,7 @@ def test_a_write_that_rolls_back_rings_no_bell_and_leaves_no_row_R6(
     with redis.Redis.from_url(settings.CELERY_BROKER_URL) as client:
         rung = client.llen("embeddings")
         with pytest.raises(RolledBack), tenant_context(pipeline.tenant_id):
-            services.create_tool(actor="test", tool_id="gone", name="gone", description="Gone.")
+            create_tool(actor="test", tool_id="gone", name="gone", description="Gone.")
             raise RolledBack
         time.sleep(1)  # the bell has a thread of its own
         assert client.llen("embeddings") == rung

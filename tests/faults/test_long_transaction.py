@@ -16,7 +16,7 @@ from tests.support.counts import scaled
 from tests.support.database import login
 from tests.support.faults.portal import Portal
 from tests.support.waiting import wait_until
-from tools.catalogue import tools as services
+from tools.catalogue.tools import sync_embeddings
 from tools.models import Tool
 
 TOOLS, AT_ONCE, A_SECOND, MOST_WAITING = 1000, 40, 200, 400
@@ -29,7 +29,7 @@ def feed(tools: list[Tool], number: int) -> None:
         tool.description = f"Text {number} of {tool.pk}."
     with tenant_context(tools[0].tenant_id):
         Tool.objects.bulk_update(tools, ["description"])
-        services.sync_embeddings(tools)
+        sync_embeddings(tools)
 
 
 def waiting(portal: Portal) -> int:

@@ -21,7 +21,7 @@ from tests.support.database import login
 from tests.support.faults.portal import ForkServer, Portal
 from tests.support.imports.syncs import parse_here
 from tests.support.waiting import wait_until
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.imports.fetching import sandbox
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import import_document
@@ -80,7 +80,7 @@ class Catalogue:
         """One in six of all tools has a text of an operator."""
         with self.in_tenant():
             for tool in Tool.objects.filter(tool_id__endswith="3"):
-                services.update_tool(
+                update_tool(
                     pk=tool.pk, expected_version=tool.version, changes={"description": "Ours."}, actor="olga"
                 )
 

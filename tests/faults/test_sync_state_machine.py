@@ -37,11 +37,10 @@ from tests.support.faults.catalogue_model import (
 from tests.support.faults.history_check import HistoryCheck
 from tests.support.faults.interrupted_syncs import at_moment, children, write, write_and_die
 from tests.support.imports.syncs import WRITTEN, parse_here
-from tools.catalogue import embedding_text as embedding
-from tools.catalogue import overrides, sources
-from tools.catalogue import tools as services
+from tools.catalogue import embedding_text, overrides, sources
 from tools.catalogue.errors import CatalogueError, Outgrown, RemovalsNeedConfirmation, StaleVersion
 from tools.catalogue.parameter_descriptions import parameter_descriptions
+from tools.catalogue.tools import update_tool
 from tools.imports.fetching import sandbox
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import apply, plan
@@ -294,7 +293,7 @@ def machine(make_tenant: Callable[[], Tenant], owner: psycopg.Connection[Any]) -
             if PARAMETER in changes:
                 changes = {"parameter_descriptions": {"q": changes[PARAMETER]}}
             with tenant_context(self.tenant.pk):
-                services.update_tool(
+                update_tool(
                     pk=self.ids[name], expected_version=self.versions[name][0] - late, changes=changes, actor=author
                 )  # fmt: skip
 
@@ -349,7 +348,7 @@ def machine(make_tenant: Callable[[], Tenant], owner: psycopg.Connection[Any]) -
                 name = tool.tool_id
                 assert self.ids.setdefault(name, tool.pk) == tool.pk
                 *embedded, written = beside.pop(tool.pk)
-                wanted = source_hash(embedding.source_text(tool))
+                wanted = source_hash(embedding_text.source_text(tool))
                 assert embedded == [wanted, tool.active, wanted if tool.active else None]
                 shown = {field: getattr(tool, field) for field in FIELDS if field != PARAMETER}
                 shown[PARAMETER] = parameter_descriptions(tool.parameters).get("q", "")

@@ -21,7 +21,7 @@ from tests.support.counts import scaled
 from tests.support.database import login
 from tests.support.faults.portal import ForkServer, Portal, calls, wrong_clock
 from tests.support.waiting import wait_until
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.models import Tool
 
 TOOLS = 2000
@@ -55,7 +55,7 @@ class Editor:
         text = f"Text {time.monotonic_ns()} of {pk}."
         try:
             with tenant_context(self.portal.tenant_id):
-                tool = services.update_tool(
+                tool = update_tool(
                     pk=pk, expected_version=self.versions[pk], changes={"description": text}, actor="test"
                 )
         except DatabaseError:

@@ -14,7 +14,7 @@ from django.db import DatabaseError, connection, transaction
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.search import ask, candidates, found, place, toward
-from tools.catalogue import tools as services
+from tools.catalogue.tools import create_tool
 from tools.models import Tool
 
 QUESTION = "deliver a letter"
@@ -45,9 +45,7 @@ def test_no_tool_of_another_tenant_is_in_an_answer_or_moves_it_SRC_1(
 
     def make(tenant: Tenant, tool_id: str, cosine: float) -> Tool:
         with tenant_context(tenant.pk):
-            tool = services.create_tool(
-                actor="test", tool_id=tool_id, name="letter", description="Delivers letters."
-            )
+            tool = create_tool(actor="test", tool_id=tool_id, name="letter", description="Delivers letters.")
             place(tool, toward(QUESTION, cosine, tool_id))
         return tool
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embeddings.text import normalise
-from tools.catalogue import embedding_text as embedding
+from tools.catalogue import embedding_text
 from tools.models import Tool
 from tools.search.text import ToolText, embedding_source_text, keyword_text, split_identifier
 
@@ -177,9 +177,9 @@ def test_ids_people_and_times_are_in_neither_text_EMB_1(make_tool: Callable[...,
     second = make_tool(tool_id="second_id", name="send_mail", description="Sends.", owner="peter", core=True)
     Tool.objects.filter(pk=second.pk).update(version=7, updated_by="quentin", download_count=12)
     second.refresh_from_db()
-    assert embedding.source_text(first) == embedding.source_text(second)
-    assert embedding.search_text(first) == embedding.search_text(second)
-    for text in (embedding.source_text(second), embedding.search_text(second)):
+    assert embedding_text.source_text(first) == embedding_text.source_text(second)
+    assert embedding_text.search_text(first) == embedding_text.search_text(second)
+    for text in (embedding_text.source_text(second), embedding_text.search_text(second)):
         for private in (
             "first_id",
             "second_id",
@@ -198,5 +198,5 @@ def test_the_order_of_a_schemas_keys_is_no_meaning_EMB_1(make_tool: Callable[...
     one = make_tool(name="send", description="Sends.", parameters={"properties": inputs, "required": ["to"]})
     turned = {"required": ["to"], "properties": dict(reversed(inputs.items()))}
     other = make_tool(name="send", description="Sends.", parameters=turned)
-    assert embedding.source_text(one) == embedding.source_text(other)
-    assert "Parameters: to: Whom; body; text: What" in embedding.source_text(one)
+    assert embedding_text.source_text(one) == embedding_text.source_text(other)
+    assert "Parameters: to: Whom; body; text: What" in embedding_text.source_text(one)

@@ -17,7 +17,7 @@ from django.db import DatabaseError
 from portal.tenancy.models import Tenant
 from tests.support.clients import make_api
 from tests.support.search import found, place, toward
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.models import Tool, ToolEmbedding
 from tools.search.query import SearchAnswer
 
@@ -79,7 +79,7 @@ def test_case_36_a_vector_left_over_from_an_older_text_does_not_count_SRC_1(
 ) -> None:
     tool = ready_tool("edited", QUESTION, 0.9, name="alpha", description="Beta gamma.")
     assert found(asked(QUESTION)) == ["edited"]
-    services.update_tool(pk=tool.pk, expected_version=1, changes={"description": "Delta."}, actor="test")
+    update_tool(pk=tool.pk, expected_version=1, changes={"description": "Delta."}, actor="test")
     assert ToolEmbedding.objects.get(entity=tool).status == "pending"
     assert found(asked(QUESTION)) == []
     assert found(asked("delta")) == ["edited"]
@@ -136,12 +136,10 @@ def test_a_tool_that_is_hidden_is_in_no_answer_and_comes_back_with_its_state_SRC
         return seen
 
     assert answers() == {frozenset({"shown", "hidden"})}
-    services.update_tool(pk=tool.pk, expected_version=1, changes=hidden, actor="test")
+    update_tool(pk=tool.pk, expected_version=1, changes=hidden, actor="test")
     assert answers() == {frozenset({"shown"})}
     shown = {"active": True, "visibility": "public", "lifecycle": "active"}
-    services.update_tool(
-        pk=tool.pk, expected_version=2, changes={name: shown[name] for name in hidden}, actor="test"
-    )
+    update_tool(pk=tool.pk, expected_version=2, changes={name: shown[name] for name in hidden}, actor="test")
     place(tool, toward(QUESTION, 0.9, "hidden"))
     assert answers() == {frozenset({"shown", "hidden"})}
 

@@ -18,7 +18,7 @@ from rest_framework.test import APIClient
 
 from tests.support.clients import make_api
 from tests.support.search import candidates, found, place, toward
-from tools.catalogue import tools as services
+from tools.catalogue.tools import delete_tool, update_tool
 from tools.models import Tool
 from tools.search.query import SearchAnswer
 
@@ -44,7 +44,7 @@ def raw(statement: str, *parameters: Any) -> None:
 
 
 def edit(tool: Tool, **changes: Any) -> None:
-    services.update_tool(pk=tool.pk, expected_version=tool.version, changes=changes, actor="test")
+    update_tool(pk=tool.pk, expected_version=tool.version, changes=changes, actor="test")
 
 
 def update_in_bulk(tool: Tool) -> None:
@@ -69,7 +69,7 @@ WRITES: dict[str, Callable[[Tool], object]] = {
         edit(Tool.objects.get(pk=tool.pk), description="Frobnicates zebras."),
     ),
     "a text without words": lambda tool: edit(tool, description="", name="--"),
-    "deletion": lambda tool: services.delete_tool(pk=tool.pk, actor="test"),
+    "deletion": lambda tool: delete_tool(pk=tool.pk, actor="test"),
     "bulk_update": update_in_bulk,
     "raw SQL, text": lambda tool: raw("UPDATE tools_tool SET description = description || ' zebra'"),
     "raw SQL, text and state": lambda tool: raw("UPDATE tools_tool SET active = false, name = 'x y' WHERE id = %s", tool.pk),

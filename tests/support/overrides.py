@@ -7,8 +7,8 @@ from uuid import UUID
 
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
-from tools.catalogue import tools as services
 from tools.catalogue.parameter_descriptions import parameter_descriptions
+from tools.catalogue.tools import update_tool
 from tools.models import ManualOverride, Tool, ToolEmbedding
 
 Json = dict[str, Any]
@@ -56,7 +56,7 @@ def pets(parent: str = "Its mother.", **texts: str) -> Json:
 
 def edit(**changes: Any) -> Tool:
     tool = Tool.objects.get()
-    return services.update_tool(pk=tool.pk, expected_version=tool.version, changes=changes, actor="olga")
+    return update_tool(pk=tool.pk, expected_version=tool.version, changes=changes, actor="olga")
 
 
 def texts() -> dict[str, str]:
@@ -80,7 +80,7 @@ def many(tenant: Tenant, count: int, slug: str = "shop", text: str = "Imported."
 def overrule(tools: list[Tool], text: str = "Ours.") -> None:
     for tool in tools:
         version = Tool.objects.get(pk=tool.pk).version
-        services.update_tool(
+        update_tool(
             pk=tool.pk,
             expected_version=version,
             changes={"description": text, "tags": ["ours"]},

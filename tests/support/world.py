@@ -26,7 +26,7 @@ from portal.tenancy.keys import create_api_key
 from portal.tenancy.models import Membership, Role, Scope, Tenant
 from tests.support.imports.documents import document, import_document
 from tools.catalogue import servers
-from tools.catalogue import tools as services
+from tools.catalogue.tools import create_tool, update_tool
 from tools.imports.syncing import service as syncs
 from tools.models import McpServer, Source, Sync, Tool
 
@@ -69,7 +69,7 @@ def build_world(tenant: Tenant) -> World:
     canary = f"canary{uuid.uuid4().hex[:16]}"
     text = f"{RARE_WORD} {canary}"
     with tenant_context(tenant.pk):
-        tool = services.create_tool(
+        tool = create_tool(
             actor=canary, tool_id=f"tool-{canary}", name=text, description=f"Counts {text}.", category=canary,
             subcategory=canary, tags=[canary], tech_stack=[canary], use_cases=[text], routing_domain=canary,
             semantic_namespace=canary, server=canary, target_personas=[canary], owner=canary, annotations={canary: canary},
@@ -83,7 +83,7 @@ def build_world(tenant: Tenant) -> World:
     import_document(tenant, document("fish", title=text, fish=f"Feeds {text}."), f"zoo-{canary}")
     with tenant_context(tenant.pk):
         imported, source = Tool.objects.get(tool_id="fish"), Source.objects.get()
-        services.update_tool(
+        update_tool(
             pk=imported.pk,
             expected_version=1,
             changes={"description": f"Feeds {text} by hand."},

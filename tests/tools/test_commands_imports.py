@@ -20,7 +20,7 @@ from tests.support.imports.documents import OPENAPI, document, needs_inputs
 from tests.support.imports.parsing import counted_operations
 from tests.support.servers import mcp_servers
 from tests.support.servers.document_server import DocumentServer, document_server
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.imports.syncing.documents import import_tools
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncState, Tool
 
@@ -126,7 +126,7 @@ def test_syn_4_the_report_says_what_moved_and_what_is_in_conflict(
     run = caller(tenant)
     run("import_openapi", write(document("a", "b")))
     tool = Tool.objects.get(tool_id="a")
-    services.update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="test")
+    update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="test")
     content = document("a", "b", a="Does it otherwise.")
     content["paths"]["/new"] = content["paths"].pop("/b")
     code, said, _ = run("import_openapi", write(content))
@@ -263,7 +263,7 @@ def edited(tenant: Tenant, write: Callable[..., str]) -> Tenant:
     caller(tenant)("import_openapi", write(document("a", "b")))
     for tool in Tool.objects.all():
         changes = {"description": f"Mine of {tool.name}.", "tags": ["mine"]}
-        services.update_tool(pk=tool.pk, expected_version=1, changes=changes, actor="test")
+        update_tool(pk=tool.pk, expected_version=1, changes=changes, actor="test")
     return tenant
 
 

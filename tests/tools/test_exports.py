@@ -21,7 +21,7 @@ from portal.tenancy.models import Tenant
 from tests.support.counts import scaled
 from tests.support.imports.documents import document, import_document
 from tools import demo
-from tools.catalogue import tools as services
+from tools.catalogue.tools import catalogue_write, create_tool, update_tool
 from tools.imports.files import export as exports
 from tools.imports.files import import_export as exported
 from tools.imports.files.import_export import Conflicts, EntriesReport, import_export
@@ -53,7 +53,7 @@ def export_of(tenant: Tenant, file_format: str = "jsonl") -> str:
 
 def edit(tool_id: str, **changes: Any) -> Tool:
     tool = Tool.objects.get(tool_id=tool_id)
-    return services.update_tool(pk=tool.pk, expected_version=tool.version, changes=changes, actor="olga")
+    return update_tool(pk=tool.pk, expected_version=tool.version, changes=changes, actor="olga")
 
 
 def shop(tenant: Tenant) -> None:
@@ -62,7 +62,7 @@ def shop(tenant: Tenant) -> None:
     edit("pets", description="Mine.\r\n\tWith lines", tags=["ours"], sensitivity="restricted")
     edit("orders", name="our orders", estimated_cost=None, official=True, semantic_weight=1.5)
     edit("users", active=False)
-    with services.catalogue_write("olga"):
+    with catalogue_write("olga"):
         server = McpServer.objects.create(
             slug="lab", url="https://lab.example/mcp", headers={"X-Key": "MCP_SECRET_LAB"}
         )
@@ -256,7 +256,7 @@ def test_an_export_has_no_ids_of_rows_no_vectors_and_nothing_of_another_tenant_s
     shop(tenant)
     other = make_tenant()
     with tenant_context(other.pk):
-        services.create_tool(actor="x", tool_id="theirs", name="canary of another tenant")
+        create_tool(actor="x", tool_id="theirs", name="canary of another tenant")
     text = written()
     hidden = {*rows_ids(), str(tenant.pk), "canary", "vector", "source_hash", "search_text", "last_error"}
     assert [one for one in hidden if one in text] == []
@@ -473,7 +473,7 @@ def test_a_tool_written_by_hand_may_become_a_sources(tenant: Tenant, make_tenant
     import_document(other, document("pets"))
     with tenant_context(other.pk):
         text = written()
-    services.create_tool(actor="x", tool_id="pets", namespace="shop", name="mine")
+    create_tool(actor="x", tool_id="pets", namespace="shop", name="mine")
     assert read_into(tenant, text, on_conflict=exported.UPDATE).changed == 1
     assert written() == text
 
@@ -496,7 +496,7 @@ def test_a_server_and_a_schedule_come_back_and_the_first_sync_is_not_due_at_once
 ) -> None:
     shop(tenant)
     lab = Source.objects.select_related("server").get(slug="lab")
-    services.create_tool(actor="x", tool_id="t", name="t")
+    create_tool(actor="x", tool_id="t", name="t")
     Tool.objects.filter(tool_id="t").update(source=lab)
     text, other = written(), make_tenant()
     read_into(other, text)
@@ -564,7 +564,7 @@ def test_tools_that_somebody_wrote_can_be_told_to_fail_too(
     committed: Tenant, tmp_path: Path, capsys: Capture
 ) -> None:
     with tenant_context(committed.pk):
-        services.create_tool(actor="olga", tool_id="a", name="a", description="By hand.")
+        create_tool(actor="olga", tool_id="a", name="a", description="By hand.")
     path = tmp_path / "tools.jsonl"
     path.write_text('{"id": "a"}\n{"id": "b"}\n')
     where = (str(path), "--tenant", committed.slug)

@@ -14,8 +14,8 @@ from portal.tenancy.models import Tenant
 from tests.support.imports.documents import INPUTS, OPENAPI, document, import_document, needs_inputs
 from tests.support.imports.syncs import edit, embedding, fingerprints, tool
 from tools.catalogue import overrides, sources
-from tools.catalogue import tools as services
 from tools.catalogue.errors import CatalogueError
+from tools.catalogue.tools import create_tool
 from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool, ToolEmbedding
 
 REPORT = {
@@ -361,7 +361,7 @@ def test_an_import_of_another_kind_under_the_same_name_is_refused(committed: Ten
 
 def test_an_operations_name_that_a_hand_written_tool_has_gets_another(committed: Tenant) -> None:
     with tenant_context(committed.pk):
-        services.create_tool(actor="olga", tool_id="a", namespace="shop", name="a", description="By hand.")
+        create_tool(actor="olga", tool_id="a", namespace="shop", name="a", description="By hand.")
     import_document(committed, document("a"))
     with tenant_context(committed.pk):
         ids = set(Tool.objects.values_list("tool_id", flat=True))

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import INPUTS
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.models import Source, Tool
 
 LAMPS = [
@@ -93,9 +93,7 @@ def test_syn_3_a_lightapi_description_becomes_tools_whose_edits_survive_the_next
     with tenant_context(committed.pk):
         tool = Tool.objects.get(name="ping")
         assert (tool.tool_type, tool.source_protocol, tool.sensitivity) == ("api", "lightapi", "restricted")
-        services.update_tool(
-            pk=tool.pk, expected_version=tool.version, changes={"description": "Mine."}, actor="me"
-        )
+        update_tool(pk=tool.pk, expected_version=tool.version, changes={"description": "Mine."}, actor="me")
     document["operations"]["ping"]["summary"] = "Does it answer?"  # type: ignore[index]
     path.write_text(json.dumps(document))
     assert run(capsys, *arguments)["protected"] == 1

@@ -18,8 +18,8 @@ from tests.support.imports.documents import INPUTS, document, import_document, n
 from tests.support.imports.syncs import fingerprints
 from tests.support.threads import together
 from tools.catalogue import overrides, sources
-from tools.catalogue import tools as services
 from tools.catalogue.errors import Busy, CatalogueError, Invalid
+from tools.catalogue.tools import create_tool, update_tool
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import import_tools, slug_of
@@ -251,7 +251,7 @@ def test_import_tools_adds_and_changes_but_removes_nothing(committed: Tenant) ->
 
 def test_import_tools_leaves_another_sources_id_alone_and_says_so(committed: Tenant) -> None:
     with tenant_context(committed.pk):
-        services.create_tool(actor="olga", tool_id="a", name="a", description="By hand.")
+        create_tool(actor="olga", tool_id="a", name="a", description="By hand.")
     report = import_lines(committed, lines({"id": "a", "description": "From the file."}, {"id": "b"}))
     assert (report.operations, report.tools, report.added) == (2, 1, 1)
     assert report.left_out == [{"operation": "a", "reason": "the tool_id exists already in namespace public"}]
@@ -356,7 +356,7 @@ def test_syn_5_a_reset_that_waits_for_a_sync_brings_back_the_syncs_text(
     written.clear()
     with tenant_context(committed.pk):
         pk = Tool.objects.get().pk
-        services.update_tool(pk=pk, expected_version=1, changes={"description": "Ours."}, actor="olga")
+        update_tool(pk=pk, expected_version=1, changes={"description": "Ours."}, actor="olga")
 
     def reset() -> Tool:
         assert written.wait(20)

@@ -10,8 +10,7 @@ import pytest
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
 from tests.support.overrides import edit, pets, recorded, texts, wanted
-from tools.catalogue import embedding_text as embedding
-from tools.catalogue import overrides
+from tools.catalogue import embedding_text, overrides
 from tools.catalogue.errors import Invalid
 from tools.imports.syncing.documents import import_tools
 from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool
@@ -88,7 +87,7 @@ def test_syn_5_an_edited_field_is_recorded_kept_by_a_sync_in_conflict_then_and_r
     assert recorded() == {}
     # EMB-2: what is embedded followed at every step, for the fields that are embedded.
     assert (before != of_ours) == (of_ours != wanted()) == (field in EMBEDDED)
-    assert embedding.source_text(again) == embedding.source_text(Tool.objects.get())
+    assert embedding_text.source_text(again) == embedding_text.source_text(Tool.objects.get())
 
     sync_file(tenant, field, first)
     assert getattr(Tool.objects.get(), field) == first

@@ -17,10 +17,9 @@ from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
 from tests.support.overrides import Json, edit, ids, many, overrule, pets, recorded, texts, wanted
 from tests.support.threads import together
-from tools.catalogue import embedding_text as embedding
-from tools.catalogue import overrides
-from tools.catalogue import tools as services
+from tools.catalogue import embedding_text, overrides
 from tools.catalogue.errors import CatalogueError, StaleVersion
+from tools.catalogue.tools import sync_embeddings, update_tool
 from tools.models import ManualOverride, Tool, ToolEmbedding
 
 # --- Keep, reset many -------------------------------------------------------------------------------------------------
@@ -53,7 +52,7 @@ def test_syn_5_conflicts_come_first_in_a_bounded_number_of_queries(
     import_document(tenant, document(*names, **{**dict.fromkeys(names, "Imported."), names[7]: "Moved on."}))
     import_document(tenant, pets(), "pets")
     pet = Tool.objects.get(name="addPet")
-    services.update_tool(
+    update_tool(
         pk=pet.pk, expected_version=1, changes={"parameter_descriptions": {"dry": "Ours."}}, actor="olga"
     )
     import_document(tenant, pets(dry="Moved on."), "pets")
@@ -90,7 +89,7 @@ def test_syn_5_one_selected_or_a_whole_source_is_reset_in_one_transaction(
 
 
 def _hash(tool: Tool) -> str:
-    return source_hash(embedding.source_text(tool))
+    return source_hash(embedding_text.source_text(tool))
 
 
 def test_syn_5_a_reset_that_fails_half_way_resets_nothing(
@@ -99,7 +98,7 @@ def test_syn_5_a_reset_that_fails_half_way_resets_nothing(
     tools = many(tenant, 6)
     overrule(tools)
     monkeypatch.setattr(overrides, "_CHUNK", 3)
-    real, calls = services.sync_embeddings, []
+    real, calls = sync_embeddings, []
 
     def dies(*arguments: Any, **options: Any) -> int:
         calls.append(1)
@@ -107,7 +106,7 @@ def test_syn_5_a_reset_that_fails_half_way_resets_nothing(
             raise ZeroDivisionError
         return real(*arguments, **options)
 
-    monkeypatch.setattr(services, "sync_embeddings", dies)
+    monkeypatch.setattr("tools.catalogue.tools.sync_embeddings", dies)
     with pytest.raises(ZeroDivisionError):
         overrides.reset_many(overrides=ids(), actor="rita")
     assert len(ids()) == 12
@@ -153,7 +152,7 @@ def test_syn_5_a_tool_that_was_edited_since_is_not_undone_and_the_others_are(ten
     overrule(tools)
     reset = uuid4()
     overrides.reset_many(overrides=ids(), actor="rita", reset=reset)
-    services.update_tool(pk=tools[1].pk, expected_version=3, changes={"description": "Newer."}, actor="olga")
+    update_tool(pk=tools[1].pk, expected_version=3, changes={"description": "Newer."}, actor="olga")
     assert overrides.undo_reset(reset=reset, actor="uma") == (4, 1)
     assert list(Tool.objects.order_by("name").values_list("description", flat=True)) == [
         "Ours.",
@@ -216,7 +215,7 @@ def test_syn_5_only_a_reset_can_be_undone(tenant: Tenant) -> None:
 @pytest.fixture
 def slow_sync(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when the thread "sync" has written tools and has not committed; it waits a second then."""
-    event, real = threading.Event(), services.sync_embeddings
+    event, real = threading.Event(), sync_embeddings
 
     def slow(*arguments: Any, **options: Any) -> int:
         queued = real(*arguments, **options)
@@ -225,7 +224,7 @@ def slow_sync(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
             time.sleep(1)
         return queued
 
-    monkeypatch.setattr(services, "sync_embeddings", slow)
+    monkeypatch.setattr("tools.imports.syncing.apply.sync_embeddings", slow)
     return event
 
 
@@ -306,7 +305,7 @@ def test_syn_5_an_edit_and_a_reset_at_one_moment_leave_tool_and_override_agreed(
 
         def change(version: int = version, round_: int = round_) -> Tool:
             with tenant_context(committed.pk):
-                return services.update_tool(
+                return update_tool(
                     pk=tool.pk,
                     expected_version=version,
                     changes={"description": f"Then {round_}."},

@@ -17,8 +17,8 @@ from portal.tenancy.models import Tenant
 from tests.support.servers.mcp_http_server import answering, result
 from tests.support.servers.mcp_servers import BADSERVER, allow, bad, needs_badserver, plain
 from tools.catalogue import servers
-from tools.catalogue import tools as services
 from tools.catalogue.errors import Invalid, ManagedBySource, NameTaken
+from tools.catalogue.tools import update_tool
 from tools.imports.syncing import service as syncs
 from tools.models import Health, ManualOverride, McpServer, Source, SourceKind, Tool
 
@@ -301,7 +301,7 @@ def test_case_29_a_changed_address_is_followed_and_tools_keep_ids_and_overrides_
         with tenant_context(committed.pk):
             ids = dict(source.tools.values_list("tool_id", "pk"))
             kept = source.tools.get(tool_id="ticket_list")
-            services.update_tool(
+            update_tool(
                 pk=kept.pk, expected_version=kept.version, changes={"description": "Ours."}, actor="ada"
             )
         hits = len(first.seen)

@@ -16,17 +16,15 @@ from tests.support.counts import scaled
 from tests.support.imports.documents import document, import_document
 from tests.support.threads import together
 from tools.catalogue import overrides, sources
-from tools.catalogue import tools as services
 from tools.catalogue.errors import Busy, Invalid, ManagedBySource, NameTaken, StaleVersion
+from tools.catalogue.tools import EDITABLE_FIELDS, create_tool, delete_tool, refresh_embeddings, update_tool
 from tools.models import ManualOverride, Source, Tool, ToolEmbedding
 
 MakeTool = Callable[..., Tool]
 
 
 def update(tool: Tool, version: int | None = None, **changes: Any) -> Tool:
-    return services.update_tool(
-        pk=tool.pk, expected_version=version or tool.version, changes=changes, actor="olga"
-    )
+    return update_tool(pk=tool.pk, expected_version=version or tool.version, changes=changes, actor="olga")
 
 
 def test_cat_1_an_edit_raises_the_version_and_names_its_author(tenant: Tenant, make_tool: MakeTool) -> None:
@@ -58,12 +56,12 @@ def test_two_tabs_the_second_gets_the_first_ones_text_and_loses_nothing(
 
 def test_of_many_edits_of_one_version_exactly_one_wins(committed: Tenant) -> None:
     with tenant_context(committed.pk):
-        tool = services.create_tool(actor="test", tool_id="t", name="t", description="0")
+        tool = create_tool(actor="test", tool_id="t", name="t", description="0")
 
     def edit(text: str) -> Callable[[], Any]:
         def work() -> Any:
             with tenant_context(committed.pk):
-                return services.update_tool(
+                return update_tool(
                     pk=tool.pk, expected_version=version, changes={"description": text}, actor=text
                 )
 
@@ -89,14 +87,12 @@ def test_that_race_needs_the_lock(committed: Tenant, monkeypatch: pytest.MonkeyP
         return tool
 
     with tenant_context(committed.pk):
-        tool = services.create_tool(actor="test", tool_id="t", name="t", description="0")
-    monkeypatch.setattr(services, "_locked", unlocked)
+        tool = create_tool(actor="test", tool_id="t", name="t", description="0")
+    monkeypatch.setattr("tools.catalogue.tools._locked", unlocked)
 
     def work() -> Tool:
         with tenant_context(committed.pk):
-            return services.update_tool(
-                pk=tool.pk, expected_version=1, changes={"description": "x"}, actor="a"
-            )
+            return update_tool(pk=tool.pk, expected_version=1, changes={"description": "x"}, actor="a")
 
     results = together(work, work, work, work)
     assert sum(isinstance(one, Tool) for one in results) > 1
@@ -115,7 +111,7 @@ def test_a_value_that_cannot_be_is_invalid_names_its_field_and_stores_nothing(
 ) -> None:
     tool = make_tool()
     with pytest.raises(Invalid) as refused:
-        services.update_tool(pk=tool.pk, expected_version=1, changes=changes, actor="olga")
+        update_tool(pk=tool.pk, expected_version=1, changes=changes, actor="olga")
     assert set(refused.value.errors) == {field}
     assert Tool.objects.get().version == 1
 
@@ -130,13 +126,13 @@ def test_a_taken_tool_id_is_said_also_for_an_inactive_tool(tenant: Tenant, make_
 
 def test_a_held_row_is_busy_within_the_lock_timeout(committed: Tenant, admin_database: Any) -> None:
     with tenant_context(committed.pk):
-        tool = services.create_tool(actor="test", tool_id="t", name="t", description="0")
+        tool = create_tool(actor="test", tool_id="t", name="t", description="0")
     with admin_database.transaction():
         admin_database.execute("SELECT 1 FROM tools_tool WHERE id = %s FOR UPDATE", [tool.pk])
         with tenant_context(committed.pk), pytest.raises(Busy):
             update(tool, description="x")
         with tenant_context(committed.pk), pytest.raises(Busy):
-            services.refresh_embeddings(pks=[tool.pk])
+            refresh_embeddings(pks=[tool.pk])
 
 
 def test_deleting_a_tool_takes_its_vector_and_task_and_leaves_its_history(
@@ -144,7 +140,7 @@ def test_deleting_a_tool_takes_its_vector_and_task_and_leaves_its_history(
 ) -> None:
     tool = make_tool()
     pk = tool.pk
-    services.delete_tool(pk=pk, actor="olga")
+    delete_tool(pk=pk, actor="olga")
     assert not ToolEmbedding.objects.exists()
     assert rows("SELECT count(*) FROM embeddings_embeddingtask") == [(0,)]
     assert rows("SELECT count(*) FROM tools_posting") == [(0,)]
@@ -157,7 +153,7 @@ def test_syn_5_an_imported_tool_is_deactivated_instead_of_deleted(tenant: Tenant
     import_document(tenant, document("a"))
     tool = Tool.objects.get()
     with pytest.raises(ManagedBySource, match="Deactivate it instead"):
-        services.delete_tool(pk=tool.pk, actor="olga")
+        delete_tool(pk=tool.pk, actor="olga")
     update(tool, active=False)
     assert rows("SELECT count(*) FROM embeddings_embeddingtask") == [(0,)]
     update(Tool.objects.get(), active=True)
@@ -184,7 +180,7 @@ EVENTS = "SELECT pgh_label, description, pgh_context ->> 'actor' FROM tools_tool
 
 def test_cat_8_history_sees_service_bulk_and_raw_writes(committed: Tenant, rows: Any) -> None:
     with tenant_context(committed.pk):
-        tool = services.create_tool(actor="test", tool_id="t", name="t", description="0")
+        tool = create_tool(actor="test", tool_id="t", name="t", description="0")
         update(tool, description="by a service")
     # On the same connection: an author ends with the transaction that named them.
     with tenant_context(committed.pk):
@@ -204,7 +200,7 @@ def test_cat_8_history_sees_service_bulk_and_raw_writes(committed: Tenant, rows:
 def test_cat_8_history_covers_every_field_that_an_operator_can_edit() -> None:
     event = Tool._meta.get_field("events").related_model
     tracked = {field.name for field in event._meta.fields}
-    assert tracked >= services.EDITABLE_FIELDS
+    assert tracked >= EDITABLE_FIELDS
     assert "search_vector" not in tracked
     assert "search_text" not in tracked
 
@@ -237,9 +233,9 @@ def test_emb_6_embedding_writes_leave_version_time_and_history_alone(
         rows("SELECT version, updated_at, xmin FROM tools_tool"),
         rows("SELECT count(*) FROM tools_toolevent"),
     )
-    assert services.refresh_embeddings(pks=[tool.pk]) == 1
+    assert refresh_embeddings(pks=[tool.pk]) == 1
     ToolEmbedding.objects.update(status="failed")
-    assert services.refresh_embeddings(pks=[tool.pk]) == 1
+    assert refresh_embeddings(pks=[tool.pk]) == 1
     assert (
         rows("SELECT version, updated_at, xmin FROM tools_tool"),
         rows("SELECT count(*) FROM tools_toolevent"),
@@ -267,11 +263,11 @@ def test_case_46_no_bell_rings_for_a_write_that_is_rolled_back(
     rung: list[int] = []
     monkeypatch.setattr(wakeup._notifier, "notify", lambda: rung.append(1))
     with pytest.raises(ZeroDivisionError), tenant_context(committed.pk):
-        services.create_tool(actor="test", tool_id="t", name="t", description="0")
+        create_tool(actor="test", tool_id="t", name="t", description="0")
         raise ZeroDivisionError
     assert rung == []
     with tenant_context(committed.pk):
-        services.create_tool(actor="test", tool_id="t", name="t", description="0")
+        create_tool(actor="test", tool_id="t", name="t", description="0")
         assert rung == []  # not before the rows can be seen
     assert rung
 
@@ -279,12 +275,12 @@ def test_case_46_no_bell_rings_for_a_write_that_is_rolled_back(
 def test_a_refresh_never_brings_an_older_text_back(committed: Tenant) -> None:
     """An edit while a refresh waits for the tool: the embedding wants the edit's text and not the refresh's."""
     with tenant_context(committed.pk):
-        tool = services.create_tool(actor="test", tool_id="t", name="t", description="0")
+        tool = create_tool(actor="test", tool_id="t", name="t", description="0")
     written, go_on = threading.Event(), threading.Event()
 
     def edit() -> str:
         with tenant_context(committed.pk):
-            services.update_tool(pk=tool.pk, expected_version=1, changes={"description": "1"}, actor="a")
+            update_tool(pk=tool.pk, expected_version=1, changes={"description": "1"}, actor="a")
             wanted: str = ToolEmbedding.objects.get().source_hash
             written.set()
             go_on.wait(0.5)
@@ -293,7 +289,7 @@ def test_a_refresh_never_brings_an_older_text_back(committed: Tenant) -> None:
     def refresh() -> int:
         assert written.wait(20)
         with tenant_context(committed.pk):
-            return services.refresh_embeddings(pks=[tool.pk])
+            return refresh_embeddings(pks=[tool.pk])
 
     wanted, refreshed = together(edit, refresh)
     assert refreshed == 1

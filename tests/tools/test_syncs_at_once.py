@@ -22,8 +22,8 @@ from tests.support.imports.syncs import again, apply, edit, parse_here, plan, te
 from tests.support.threads import in_thread, together
 from tests.support.waiting import wait_until
 from tools.catalogue import overrides, sources
-from tools.catalogue import tools as services
 from tools.catalogue.errors import Busy, CatalogueError, StaleVersion, WrongSyncState
+from tools.catalogue.tools import update_tool
 from tools.imports.fetching import sandbox
 from tools.models import Endpoint, ManualOverride, Source, Sync, SyncState, Tool, ToolEmbedding
 
@@ -90,7 +90,7 @@ def test_syn_5_an_edit_that_waited_for_a_sync_is_refused_as_stale_and_overwrites
         assert paused.reached.wait(20)
         threading.Timer(0.3, paused.go_on.set).start()
         with tenant_context(committed.pk), pytest.raises(StaleVersion, match="anton saved this tool"):
-            services.update_tool(
+            update_tool(
                 pk=seen.pk, expected_version=seen.version, changes={"description": "Ours."}, actor="olga"
             )
 
@@ -273,7 +273,7 @@ def save(tenant: Tenant, pk: UUID, actor: str, **changes: Any) -> None:
             version = Tool.objects.get(pk=pk).version
         try:
             with tenant_context(tenant.pk):
-                services.update_tool(pk=pk, expected_version=version, changes=changes, actor=actor)
+                update_tool(pk=pk, expected_version=version, changes=changes, actor=actor)
         except StaleVersion:
             continue
         return

@@ -12,8 +12,15 @@ from django.http import HttpRequest
 
 from tools.admin.base import ReadOnlyAdmin, RefusableForm, ServiceAdmin, SettingsAdmin
 from tools.catalogue import overrides, sources
-from tools.catalogue import tools as services
 from tools.catalogue.errors import CatalogueError
+from tools.catalogue.tools import (
+    EDITABLE_FIELDS,
+    catalogue_write,
+    create_tool,
+    delete_tool,
+    refresh_embeddings,
+    update_tool,
+)
 from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool, ToolQuerySet
 from tools.web.embeddings.state import badge_of
 from tools.web.shell.forms import LinesField, PlainTextField
@@ -94,12 +101,12 @@ class ToolAdmin(ServiceAdmin):
         given = form.cleaned_data
         who = request.user.get_username()
         if change:
-            changes = {name: given[name] for name in form.changed_data if name in services.EDITABLE_FIELDS}
-            saved = services.update_tool(
+            changes = {name: given[name] for name in form.changed_data if name in EDITABLE_FIELDS}
+            saved = update_tool(
                 pk=obj.pk, expected_version=given["seen_version"] or 0, changes=changes, actor=who
             )
         else:
-            saved = services.create_tool(
+            saved = create_tool(
                 actor=who, **{name: value for name, value in given.items() if name != "seen_version"}
             )
         # What Django logs and shows from here on is the row that was really written.
@@ -109,12 +116,12 @@ class ToolAdmin(ServiceAdmin):
         """A tool has nothing related that its form writes."""
 
     def delete_model(self, request: HttpRequest, obj: Tool) -> None:
-        services.delete_tool(pk=obj.pk, actor=request.user.get_username())
+        delete_tool(pk=obj.pk, actor=request.user.get_username())
 
     @admin.action(description="Refresh embedding", permissions=["operate"])
     def refresh_embedding(self, request: HttpRequest, queryset: QuerySet[Tool]) -> None:
         ids = list(queryset.values_list("pk", flat=True))
-        queued = services.refresh_embeddings(pks=ids)
+        queued = refresh_embeddings(pks=ids)
         messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tools.")
 
 
@@ -143,7 +150,7 @@ class SourceAdmin(SettingsAdmin):
 
     def save_model(self, request: HttpRequest, obj: Source, form: Any, change: bool) -> None:
         who = request.user.get_username()
-        with services.catalogue_write(who):
+        with catalogue_write(who):
             form.require_seen()
             sources.update_source(pk=obj.pk, sync_wins=form.cleaned_data["sync_wins"], actor=who)
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from embeddings.models import EmbeddingModel, EmbeddingTask
 from portal.resilience.models import Circuit, CounterSum
 from tools.admin.base import ReadOnlyAdmin
-from tools.catalogue import tools as services
+from tools.catalogue.tools import refresh_embeddings
 from tools.models import ToolEmbedding
 
 
@@ -33,7 +33,7 @@ class ToolEmbeddingAdmin(ReadOnlyAdmin):
     @admin.action(description="Refresh embedding", permissions=["operate"])
     def refresh_embedding(self, request: HttpRequest, queryset: QuerySet[ToolEmbedding]) -> None:
         ids = list(queryset.values_list("entity_id", flat=True))
-        queued = services.refresh_embeddings(pks=ids)
+        queued = refresh_embeddings(pks=ids)
         messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tools.")
 
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from portal.tenancy.models import Role
 from tools.admin.base import SettingsAdmin, SettingsForm
 from tools.catalogue import servers
-from tools.catalogue import tools as services
+from tools.catalogue.tools import catalogue_write
 from tools.models import McpServer
 
 
@@ -51,7 +51,7 @@ class McpServerAdmin(SettingsAdmin):
         who = request.user.get_username()
         given = {name: value for name, value in form.cleaned_data.items() if name != "seen"}
         if change:
-            with services.catalogue_write(who):
+            with catalogue_write(who):
                 form.require_seen()
                 changes = {name: value for name, value in given.items() if name in form.changed_data}
                 saved = servers.update_server(pk=obj.pk, actor=who, **changes)

@@ -21,8 +21,8 @@ from tools.api.pages import NewestFirst, refuse_unknown
 from tools.api.refusals import as_problems
 from tools.api.serializers import ToolSerializer
 from tools.catalogue import overrides
-from tools.catalogue import tools as services
 from tools.catalogue.errors import StaleVersion
+from tools.catalogue.tools import catalogue_write
 from tools.models import ManualOverride, Tool
 
 
@@ -88,7 +88,7 @@ class ToolOverrideView(APIView):
         caller = caller_of(request)
         version = expected_version(request)
         with tenant_context(caller.tenant_id), as_problems():
-            with services.catalogue_write(actor_of(caller)):
+            with catalogue_write(actor_of(caller)):
                 tool = find_tool(caller, ref, namespace_of(request))
                 locked = Tool.objects.select_for_update().get(pk=tool.pk)
                 if locked.version != version:
@@ -110,7 +110,7 @@ class OverrideKeepView(APIView):
         with (
             tenant_context(caller.tenant_id),
             as_problems(),
-            services.catalogue_write(actor_of(caller)),  # which keeps the tool's lock
+            catalogue_write(actor_of(caller)),  # which keeps the tool's lock
         ):
             tool = find_tool(caller, ref, namespace_of(request))
             overrides.keep_override(pk=tool.pk, field=_find(tool, field).field, actor=actor_of(caller))

@@ -22,7 +22,7 @@ from tools.api.refusals import as_problems, in_bulkhead
 from tools.api.source_serializers import NewServerSerializer, ServerChangeSerializer
 from tools.api.versions import etag_of, require_seen
 from tools.catalogue import servers
-from tools.catalogue import tools as services
+from tools.catalogue.tools import catalogue_write
 from tools.models import McpServer
 
 
@@ -92,7 +92,7 @@ class ServerView(APIView):
     def patch(self, request: Request, slug: str) -> Response:
         caller = caller_of(request)
         with tenant_context(caller.tenant_id), as_problems():
-            with services.catalogue_write(actor_of(caller)):
+            with catalogue_write(actor_of(caller)):
                 server = find_server(slug, McpServer.objects.select_for_update())
                 require_seen(request, server)
                 changes = ServerChangeSerializer.parsed(request.data, partial=True)
@@ -106,7 +106,7 @@ class ServerView(APIView):
         with (
             tenant_context(caller.tenant_id),
             as_problems(),
-            services.catalogue_write(actor_of(caller)),
+            catalogue_write(actor_of(caller)),
         ):
             server = find_server(slug, McpServer.objects.select_for_update())
             require_seen(request, server)

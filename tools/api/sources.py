@@ -28,8 +28,8 @@ from tools.api.refusals import as_problems, in_bulkhead
 from tools.api.source_serializers import ImportOptionsSerializer, ImportSerializer, SourceChangeSerializer
 from tools.api.versions import etag_of, require_seen
 from tools.catalogue import sources
-from tools.catalogue import tools as services
 from tools.catalogue.errors import Invalid
+from tools.catalogue.tools import catalogue_write
 from tools.imports.fetching import sandbox
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.apply import check_removals
@@ -217,7 +217,7 @@ class SourceView(APIView):
     def patch(self, request: Request, slug: str) -> Response:
         caller = caller_of(request)
         with tenant_context(caller.tenant_id), as_problems():
-            with services.catalogue_write(actor_of(caller)):
+            with catalogue_write(actor_of(caller)):
                 source = find_source(slug, Source.objects.select_for_update())
                 require_seen(request, source)
                 changes = SourceChangeSerializer.parsed(request.data, partial=True)

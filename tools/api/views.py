@@ -28,8 +28,8 @@ from tools.api.callers import (
 from tools.api.pages import CursorPages, refuse_unknown
 from tools.api.refusals import as_problems
 from tools.api.serializers import NewToolSerializer, SearchSerializer, ToolEditSerializer, ToolSerializer
-from tools.catalogue import tools as services
 from tools.catalogue.filters import ToolFilter
+from tools.catalogue.tools import create_tool, delete_tool, refresh_embeddings, update_tool
 from tools.models import Tool
 from tools.search.service import search
 
@@ -133,7 +133,7 @@ class ToolListView(APIView):
         with tenant_context(caller.tenant_id):
             serializer.is_valid(raise_exception=True)
             with as_problems():
-                tool = services.create_tool(actor=actor_of(caller), **serializer.validated_data)
+                tool = create_tool(actor=actor_of(caller), **serializer.validated_data)
             body = ToolSerializer(written_tool(tool.pk)).data
         return Response(
             body,
@@ -163,7 +163,7 @@ class ToolView(APIView):
             serializer = ToolEditSerializer(tool, data=request.data, partial=True)
             serializer.is_valid(raise_exception=True)
             with as_problems():
-                tool = services.update_tool(
+                tool = update_tool(
                     pk=tool.pk,
                     expected_version=version,
                     changes=serializer.validated_data,
@@ -179,7 +179,7 @@ class ToolView(APIView):
         with tenant_context(caller.tenant_id):
             tool = find_tool(caller, ref, namespace_of(request))
             with as_problems():
-                services.delete_tool(pk=tool.pk, actor=actor_of(caller), expected_version=version)
+                delete_tool(pk=tool.pk, actor=actor_of(caller), expected_version=version)
         return Response(status=204)
 
 
@@ -208,7 +208,7 @@ class EmbeddingRefreshView(APIView):
         with tenant_context(caller.tenant_id):
             tool = find_tool(caller, ref, namespace_of(request))
             with as_problems():
-                queued = services.refresh_embeddings(pks=[tool.pk])
+                queued = refresh_embeddings(pks=[tool.pk])
             if not queued:
                 raise Problem(409, "This tool has nothing to embed, is inactive, or embedding is disabled.")
             tool = find_tool(caller, str(tool.pk), "")

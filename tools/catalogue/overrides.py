@@ -1,5 +1,5 @@
 """What operators wrote over imported fields (SYN-5): how each stands against its source, back to the imported value, kept
-over a newer one, and a reset taken back. services.update_tool makes the rows.
+over a newer one, and a reset taken back. update_tool makes the rows.
 
 A write locks the tools in the order of their ids, and before more than one of them their sources, which every sync locks
 first; what the source says is read under the lock. Each is one transaction.
@@ -16,12 +16,11 @@ from uuid import UUID, uuid4
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from tools.catalogue import embedding_text as embedding
-from tools.catalogue import history
-from tools.catalogue import tools as services
+from tools.catalogue import embedding_text, history
 from tools.catalogue.errors import CatalogueError
 from tools.catalogue.parameter_descriptions import parameter_descriptions
 from tools.catalogue.projection import tool_fields
+from tools.catalogue.tools import catalogue_write, save_tools
 from tools.models import PARAMETER_PREFIX, Endpoint, ManualOverride, Source, Tool
 
 UNDO = timedelta(minutes=10)
@@ -68,7 +67,7 @@ def standings(overrides: QuerySet[ManualOverride]) -> list[Standing]:
                 )
                 fields[tool_id] = tool_fields(endpoint, sources[endpoint.source_id])
             said = fields[tool_id]
-        imported = said.get(field, embedding.unsaid_value(field))
+        imported = said.get(field, embedding_text.unsaid_value(field))
         found.append(
             Standing(
                 row["pk"], tool_id, row["tool__name"], field, row["made_at"], imported,
@@ -105,7 +104,7 @@ def reset_many(*, overrides: Collection[UUID], actor: str, reset: UUID | None = 
     """Brings back what the sources say today; returns how many of these overrides there still were. `reset` is the name by
     which `undo_reset` finds what was done here."""
     wanted, done = set(overrides), 0
-    with services.catalogue_write(actor, reset=str(reset or uuid4())):
+    with catalogue_write(actor, reset=str(reset or uuid4())):
         for tools in _locked(wanted):
             rows = [row for row in ManualOverride.objects.filter(tool__in=tools) if row.pk in wanted]
             ManualOverride.objects.filter(pk__in=[row.pk for row in rows]).delete()
@@ -123,7 +122,7 @@ def keep_override(*, pk: UUID, field: str, actor: str) -> None:
 def keep_many(*, overrides: Collection[UUID], actor: str) -> int:
     """Ends the conflict of those that are in one, in favour of what the operator wrote; returns how many were."""
     wanted, done = set(overrides), 0
-    with services.catalogue_write(actor):
+    with catalogue_write(actor):
         for tools in _locked(wanted):
             mine = ManualOverride.objects.filter(tool__in=tools)
             said = {one.pk: one.imported for one in standings(mine) if one.conflict and one.pk in wanted}
@@ -132,7 +131,7 @@ def keep_many(*, overrides: Collection[UUID], actor: str) -> int:
                 row.imported_value = said[row.pk]
             ManualOverride.objects.bulk_update(rows, ["imported_value"])
             kept = {row.tool_id for row in rows}
-            services.save_tools({tool: () for tool in tools if tool.pk in kept}, actor)
+            save_tools({tool: () for tool in tools if tool.pk in kept}, actor)
             done += len(rows)
     return done
 
@@ -153,7 +152,7 @@ def undo_reset(*, reset: UUID, actor: str) -> tuple[int, int]:
     for row in deleted:
         by_tool.setdefault(row["tool_id"], []).append(ManualOverride(**row))
     done, changed = 0, []
-    with services.catalogue_write(actor, undo=str(reset)):
+    with catalogue_write(actor, undo=str(reset)):
         for tools in _locked_tools(by_tool.keys()):
             after = _versions_after(reset, tools)
             untouched = [tool for tool in tools if after.get(tool.pk) == tool.version]
@@ -220,6 +219,6 @@ def _follow(tools: Iterable[Tool], moved: Iterable[ManualOverride], actor: str) 
         if "description" in columns:
             columns.add("description_source")
         for column in columns:
-            setattr(tool, column, projected.get(column, embedding.unsaid_value(column)))
+            setattr(tool, column, projected.get(column, embedding_text.unsaid_value(column)))
         written[tool] = columns
-    services.save_tools(written, actor)
+    save_tools(written, actor)

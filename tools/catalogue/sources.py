@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from embeddings.queue.enqueue import delete_tasks
 from portal.outbound.addresses import validate_url
 from portal.outbound.errors import FetchError
-from tools.catalogue import embedding_text as embedding
+from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid
 from tools.catalogue.tools import catalogue_write
 from tools.imports.syncing.store import INTERVALS, source_write
@@ -104,6 +104,6 @@ def delete_source(*, pk: UUID, actor: str) -> int:
         source = Source.objects.select_for_update().get(pk=pk)
         # Locked in order, tool before embedding before task, as every write does.
         ids = list(source.tools.order_by("pk").select_for_update().values_list("pk", flat=True))
-        delete_tasks(embedding.ENTITY.type, ids)
+        delete_tasks(embedding_text.ENTITY.type, ids)
         source.delete()
     return len(ids)

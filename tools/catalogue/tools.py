@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 from embeddings.models import Priority
 from embeddings.queue.enqueue import EmbeddingRequest, delete_tasks, enqueue
 from portal.http.bodies import unstorable
-from tools.catalogue import embedding_text as embedding
+from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid, ManagedBySource, StaleVersion, translated
 from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
 from tools.catalogue.projection import tool_fields
@@ -74,7 +74,7 @@ def create_tool(*, actor: str, **fields: Any) -> Tool:
     tool = Tool(**fields, updated_by=actor)
     _validate(tool, fields)
     with catalogue_write(actor):
-        tool.search_text = embedding.search_text(tool)
+        tool.search_text = embedding_text.search_text(tool)
         tool.save(force_insert=True)
         sync_embeddings([tool])
     return tool
@@ -131,7 +131,7 @@ def delete_tool(*, pk: UUID, actor: str, expected_version: int | None = None) ->
             raise ManagedBySource(
                 f"{tool.name} comes from the source {tool.source}, whose next sync would bring it back. Deactivate it instead."
             )
-        delete_tasks(embedding.ENTITY.type, [pk])
+        delete_tasks(embedding_text.ENTITY.type, [pk])
         tool.delete()
 
 
@@ -151,9 +151,11 @@ def sync_embeddings(
 ) -> int:
     """Makes the embeddings follow the tools, in the caller's transaction (EMB-2). The tools carry endpoint and source."""
     return enqueue(
-        embedding.ENTITY,
+        embedding_text.ENTITY,
         [
-            EmbeddingRequest(tool.pk, embedding.source_text(tool), active=tool.active, version=tool.version)
+            EmbeddingRequest(
+                tool.pk, embedding_text.source_text(tool), active=tool.active, version=tool.version
+            )
             for tool in tools
         ],
         refresh=refresh,
@@ -216,10 +218,10 @@ def _overrule(tool: Tool, edits: Mapping[str, Any], actor: str) -> set[str]:
     under a source whose syncs win, which lasts until the next one.
     """
     endpoint, source = tool.backing
-    imported = embedding.imported_values(endpoint, source)
+    imported = embedding_text.imported_values(endpoint, source)
     overrides = dict(ManualOverride.objects.filter(tool=tool).values_list("field", "value"))
     unsaid = {*OVERRIDABLE_FIELDS, *overrides} - imported.keys()
-    imported |= {field: embedding.unsaid_value(field) for field in unsaid}
+    imported |= {field: embedding_text.unsaid_value(field) for field in unsaid}
     edited = {field: value for field, value in edits.items() if field in imported}
     for field, value in edited.items():
         if value == imported[field]:
@@ -248,7 +250,7 @@ def _overrule(tool: Tool, edits: Mapping[str, Any], actor: str) -> set[str]:
 def save_tools(fields: Mapping[Tool, Collection[str]], actor: str) -> None:
     """Writes these fields of locked tools, and what follows from them, with a raised version (EMB-2)."""
     for tool, names in fields.items():
-        tool.search_text = embedding.search_text(tool)
+        tool.search_text = embedding_text.search_text(tool)
         values = {name: getattr(tool, name) for name in {*names, "search_text"}}
         Tool.objects.filter(pk=tool.pk, version=tool.version).update(
             **values, version=F("version") + 1, updated_at=Now(), updated_by=actor

@@ -21,8 +21,8 @@ from portal.tenancy.context import tenant_context
 from tests.support.database import login
 from tests.support.embeddings.providers import hash_vector
 from tests.support.threads import in_thread
-from tools.catalogue import embedding_text as embedding
-from tools.catalogue import tools as services
+from tools.catalogue import embedding_text
+from tools.catalogue.tools import create_tool, delete_tool, refresh_embeddings, update_tool
 from tools.models import Tool
 
 
@@ -37,7 +37,7 @@ class Pipeline:
     def add(self, description: str = "First text.", **fields: Any) -> UUID:
         self.made += 1
         with tenant_context(self.tenant_id):
-            return services.create_tool(
+            return create_tool(
                 actor="test",
                 tool_id=f"tool_{self.made}",
                 name=f"tool_{self.made}",
@@ -48,22 +48,22 @@ class Pipeline:
     def change(self, pk: UUID, **changes: Any) -> None:
         with tenant_context(self.tenant_id):
             version = Tool.objects.get(pk=pk).version
-            services.update_tool(pk=pk, expected_version=version, changes=changes, actor="test")
+            update_tool(pk=pk, expected_version=version, changes=changes, actor="test")
 
     def edit(self, pk: UUID, description: str) -> None:
         self.change(pk, description=description)
 
     def refresh(self, *pks: UUID) -> int:
         with tenant_context(self.tenant_id):
-            return services.refresh_embeddings(pks=pks)
+            return refresh_embeddings(pks=pks)
 
     def delete(self, pk: UUID) -> None:
         with tenant_context(self.tenant_id):
-            services.delete_tool(pk=pk, actor="test")
+            delete_tool(pk=pk, actor="test")
 
     def text(self, pk: UUID) -> str:
         with tenant_context(self.tenant_id):
-            return embedding.source_text(Tool.objects.select_related("endpoint").get(pk=pk))
+            return embedding_text.source_text(Tool.objects.select_related("endpoint").get(pk=pk))
 
     def work(self, **options: Any) -> worker.Drained:
         """A worker's drain, by the worker's login."""

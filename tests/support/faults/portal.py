@@ -25,8 +25,8 @@ from tests.support.database import login
 from tests.support.embeddings.pipeline import check_in_step
 from tests.support.processes import ROOT, process_environment
 from tests.support.waiting import wait_until
-from tools.catalogue import embedding_text as embedding
-from tools.catalogue import tools as services
+from tools.catalogue import embedding_text
+from tools.catalogue.tools import create_tool, sync_embeddings
 from tools.models import Tool
 
 T = TypeVar("T")
@@ -182,9 +182,7 @@ class Portal:
         with login("DATABASE_URL", url=self.servers.urls["DATABASE_URL"]), tenant_context(self.tenant_id):
             for description in descriptions:
                 name = f"tool_{time.monotonic_ns()}"
-                made.append(
-                    services.create_tool(actor="test", tool_id=name, name=name, description=description).pk
-                )
+                made.append(create_tool(actor="test", tool_id=name, name=name, description=description).pk)
         return made
 
     def fill(self, *descriptions: str, wishes: bool = True) -> list[UUID]:
@@ -196,12 +194,12 @@ class Portal:
                 for n, text in enumerate(descriptions, start)
             ]
             for tool in tools:
-                tool.search_text = embedding.search_text(tool)
+                tool.search_text = embedding_text.search_text(tool)
             for some in batched(tools, 500):
                 with tenant_context(self.tenant_id):
                     made = Tool.objects.bulk_create(some)
                     if wishes:
-                        services.sync_embeddings(made)
+                        sync_embeddings(made)
         return [tool.pk for tool in tools]
 
     def check_indexes(self) -> int:
@@ -257,7 +255,7 @@ class Portal:
             tools = {tool.pk: tool for tool in Tool.objects.filter(pk__in=list(acknowledged))}
             for pk, description in acknowledged.items():
                 assert tools[pk].description == description
-                check_in_step(found[pk], embedding.source_text(tools[pk]))
+                check_in_step(found[pk], embedding_text.source_text(tools[pk]))
         assert self.rows("SELECT * FROM embeddings_embeddingtask") == []
 
 

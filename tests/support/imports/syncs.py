@@ -11,7 +11,7 @@ from django.db import connection
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.imports.fetching import sandbox
 from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import ParsedDocument
@@ -58,7 +58,7 @@ def embedding(tenant: Tenant, tool_id: str = "a") -> ToolEmbedding:
 def edit(tenant: Tenant, tool_id: str = "a", **changes: Any) -> Tool:
     now = tool(tenant, tool_id)
     with tenant_context(tenant.pk):
-        return services.update_tool(pk=now.pk, expected_version=now.version, changes=changes, actor="olga")
+        return update_tool(pk=now.pk, expected_version=now.version, changes=changes, actor="olga")
 
 
 Json = dict[str, Any]

@@ -21,7 +21,7 @@ from portal.tenancy.keys import find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Tenant
 from tests.support.web import seen
 from tools.catalogue import servers, sources
-from tools.catalogue import tools as services
+from tools.catalogue.tools import create_tool, update_tool
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncChange, Tool, ToolEmbedding
 
 OURS = [
@@ -49,7 +49,7 @@ def superuser(tenant: Tenant) -> Client:
 
 @pytest.fixture
 def a_row_of_everything(imported_tool: Tool, admin_database: psycopg.Connection[Any]) -> Iterator[None]:
-    services.update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
+    update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
     key = ApiKey.objects.create(name="k", prefix="tp_x", digest=b"1", scopes=["search:read"])
     IdempotencyKey.objects.create(
         api_key=key, key="i", target_digest=b"1", body_digest=b"1", status=201, headers={}, body="{}"
@@ -123,7 +123,7 @@ def test_SEC_1_the_admin_shows_the_members_tenant_only(
     superuser: Client, make_tenant: Callable[..., Tenant]
 ) -> None:
     with tenant_context(make_tenant().pk):
-        foreign = services.create_tool(actor="x", tool_id="secret", name="secret plan")
+        foreign = create_tool(actor="x", tool_id="secret", name="secret plan")
     for label in ("tools.Tool", "tools.ToolEvent", "tools.ToolEmbedding"):
         assert "secret plan" not in superuser.get(address(label, "changelist")).content.decode()
     assert superuser.get(address("tools.Tool", "change", foreign.pk)).status_code == 302
@@ -163,7 +163,7 @@ def test_a_stale_form_in_the_admin_is_refused_and_keeps_its_text(
 ) -> None:
     tool = make_tool()
     form = {**change_form(superuser, tool), "description": "Typed for long."}
-    services.update_tool(pk=tool.pk, expected_version=1, changes={"owner": "o"}, actor="olga")
+    update_tool(pk=tool.pk, expected_version=1, changes={"owner": "o"}, actor="olga")
     answer = superuser.post(address("tools.Tool", "change", tool.pk), form)
     html = answer.content.decode()
     assert answer.status_code == 200

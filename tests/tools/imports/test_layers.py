@@ -15,7 +15,7 @@ from portal.tenancy.models import Tenant
 from tests.support.imports.documents import import_document
 from tests.support.imports.parsing import OK, document, parse_lightapi, parse_mcp_tools, parse_openapi
 from tools.catalogue import overrides
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.imports.formats.references import MAX_WARNINGS
 from tools.imports.formats.specs import DocumentRefused, EndpointSpec, ParsedDocument
 from tools.imports.syncing import layers, plan
@@ -355,9 +355,7 @@ def test_an_override_counts_more_than_the_documents_of_endpoint_and_api_and_thes
     described_in(tenant, {**BACKED, "summary": "Of the endpoint"}, profile="endpoint")
     assert says() == ("Of the endpoint", ["api"])
     tool = Tool.objects.get(tool_id="getPet")
-    services.update_tool(
-        pk=tool.pk, expected_version=tool.version, changes={"description": "Mine"}, actor="olga"
-    )
+    update_tool(pk=tool.pk, expected_version=tool.version, changes={"description": "Mine"}, actor="olga")
     assert says() == ("Mine", ["api"])
     # Each document moves on by itself, and none of them undoes another.
     import_document(tenant, SHOP.replace(b"Extracted words.", b"Other words."))
@@ -533,7 +531,7 @@ def test_the_description_of_a_parameter_comes_from_the_layers_and_an_operator_ov
     tool = Tool.objects.get(tool_id="getPet")
     assert tool.parameters["properties"]["petId"]["description"] == "Of the API."
     changes = {"parameter_descriptions": {"petId": "Mine."}}
-    services.update_tool(pk=tool.pk, expected_version=tool.version, changes=changes, actor="olga")
+    update_tool(pk=tool.pk, expected_version=tool.version, changes=changes, actor="olga")
     schema["properties"]["petId"]["description"] = "Newer."  # type: ignore[index]
     report = described_in(tenant, {**BACKED, "input": {"schema": schema}})
     assert report.conflicts == 1

@@ -18,10 +18,9 @@ from django.db.models.functions import Now
 
 from embeddings.models import Priority
 from portal.tenancy.context import tenant_context
-from tools.catalogue import embedding_text as embedding
-from tools.catalogue import servers, sources
-from tools.catalogue import tools as services
+from tools.catalogue import embedding_text, servers, sources
 from tools.catalogue.errors import CatalogueError, Invalid
+from tools.catalogue.tools import catalogue_write, sync_embeddings
 from tools.imports.fetching import sandbox
 from tools.imports.files import export as exports
 from tools.imports.files import export_format as entries
@@ -101,7 +100,7 @@ def import_export(
     read = [(place, text) for part in jsonl.slices(raw) for place, text in _parsed(part, report)]
     with tenant_context(tenant_id):
         try:
-            with services.catalogue_write(actor):
+            with catalogue_write(actor):
                 with connection.cursor() as cursor:
                     # A thousand tools in one statement may take longer than a page's statements may.
                     cursor.execute("SET LOCAL statement_timeout = '120s'")
@@ -297,7 +296,7 @@ class _Importer:
         new = [one.tool for one in given if one.key not in tools]
         changed = [_fill(tools[one.key], one.tool, _COLUMNS) for one in given if one.key in tools]
         for tool in (*new, *changed):
-            tool.search_text, tool.updated_by = embedding.search_text(tool), self.actor
+            tool.search_text, tool.updated_by = embedding_text.search_text(tool), self.actor
         for tool in changed:
             tool.version += 1
         Tool.objects.bulk_create(new)
@@ -314,7 +313,7 @@ class _Importer:
             unique_fields=["tenant", "tool", "field"],
             update_fields=["value", "imported_value", "made_by", "made_at"],
         )
-        services.sync_embeddings([*new, *changed], priority=Priority.BACKFILL)
+        sync_embeddings([*new, *changed], priority=Priority.BACKFILL)
         self.report.added += len(new)
         self.report.changed += len(changed)
 

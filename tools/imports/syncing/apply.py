@@ -14,10 +14,10 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from embeddings.models import Priority
-from tools.catalogue import embedding_text as embedding
-from tools.catalogue import tools as services
+from tools.catalogue import embedding_text
 from tools.catalogue.errors import RemovalsNeedConfirmation
 from tools.catalogue.projection import endpoint_fields, is_said, tool_fields, unsaid_fields
+from tools.catalogue.tools import sync_embeddings
 from tools.imports.syncing.plan import CHUNK, Planned
 from tools.models import Action, Endpoint, ManualOverride, Source, SourceKind, Tool
 from tools.models.tool import TOOL_ID_LENGTH
@@ -96,12 +96,12 @@ class _Writer:
                     source=self.source, endpoint=endpoint, namespace=self.namespace, updated_by=self.actor,
                     tool_id=_tool_id(self.source, one.spec.name, one.key, taken), **tool_fields(one.spec, self.source),
                 )  # fmt: skip
-                tool.search_text = embedding.search_text(tool)
+                tool.search_text = embedding_text.search_text(tool)
                 endpoints.append(endpoint)
                 tools.append(tool)
             Endpoint.objects.bulk_create(endpoints)
             Tool.objects.bulk_create(tools)
-            services.sync_embeddings(tools, priority=Priority.BACKFILL)
+            sync_embeddings(tools, priority=Priority.BACKFILL)
 
         return add
 
@@ -160,12 +160,12 @@ class _Writer:
             if moved:
                 tool.version += 1
                 moved |= {"version": tool.version, "updated_at": Now(), "updated_by": self.actor}
-            search_text = embedding.search_text(tool)
+            search_text = embedding_text.search_text(tool)
             if search_text != tool.search_text:  # which alone is nothing that a form shows
                 tool.search_text = moved["search_text"] = search_text
             if moved:
                 Tool.objects.filter(pk=tool.pk).update(**moved)
-        services.sync_embeddings(tools, priority=Priority.BACKFILL)
+        sync_embeddings(tools, priority=Priority.BACKFILL)
 
     def _overrides(self, tools: list[Tool]) -> dict[UUID, dict[str, Any]]:
         """The overrides that stay, by tool; where the source's syncs win, those of which it says nothing."""
@@ -192,7 +192,7 @@ class _Writer:
             endpoint.active, endpoint.updated_at = False, Now()
         Endpoint.objects.bulk_update(endpoints.values(), ["active", "took_tool_down", "updated_at"])
         Tool.objects.bulk_update(tools, ["active", "version", "updated_at", "updated_by"])
-        services.sync_embeddings(tools)
+        sync_embeddings(tools)
 
 
 def _tool_id(source: Source, name: str, key: str, taken: set[str]) -> str:

@@ -17,8 +17,8 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from portal.tenancy.context import current_tenant
-from tools.catalogue import tools as services
 from tools.catalogue.errors import CatalogueError, Invalid
+from tools.catalogue.tools import catalogue_write
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 from tools.imports.syncing import layers
 from tools.imports.syncing.plan import ImportReport, Plan, Statement
@@ -61,7 +61,7 @@ class Origin:
 @contextmanager
 def source_write(slug: str, actor: str) -> Iterator[None]:
     """One atomic write of a source. One at a time; a second one waits as long as a save would, and is then told so."""
-    with services.catalogue_write(actor):
+    with catalogue_write(actor):
         with connection.cursor() as cursor:
             # A thousand tools in one statement may take longer than a page's statements may.
             cursor.execute("SET LOCAL statement_timeout = '120s'")

@@ -19,7 +19,7 @@ from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import REFUSED, USAGE
 from portal.tenancy.context import tenant_context
-from tools.catalogue import embedding_text as embedding
+from tools.catalogue import embedding_text
 from tools.catalogue.embedding_jobs import BACKFILL
 from tools.management.import_command import ACTOR
 from tools.models import Tool
@@ -92,7 +92,7 @@ class Command(JobCommand):
         try:
             while True:
                 with job.in_tenant():
-                    if not backfill.counts(embedding.ENTITY, entity_table=Tool._meta.db_table).pending:
+                    if not backfill.counts(embedding_text.ENTITY, entity_table=Tool._meta.db_table).pending:
                         return True
                 time.sleep(0.5)
         except KeyboardInterrupt:
@@ -137,7 +137,7 @@ class Command(JobCommand):
     def _end(self, job: Job, options: dict[str, Any]) -> int:
         with job.in_tenant():
             job = services.find(job.pk)
-            counts = backfill.counts(embedding.ENTITY, entity_table=Tool._meta.db_table)
+            counts = backfill.counts(embedding_text.ENTITY, entity_table=Tool._meta.db_table)
         if job.shown_state == JobState.QUEUED:
             self.say(
                 f"Job {job.pk} follows it from here, in a worker. Watch it with: manage.py jobs watch {job.pk}"

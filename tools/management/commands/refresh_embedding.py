@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from portal.tenancy.commands import USAGE, TenantCommand
 from portal.tenancy.context import tenant_context
-from tools.catalogue import tools as services
+from tools.catalogue.tools import refresh_embeddings
 from tools.models import Tool
 
 
@@ -33,7 +33,7 @@ class Command(TenantCommand):
             if options["failed"]:
                 wanted |= Q(embeddings__status="failed")
             pks = list(Tool.objects.filter(wanted).values_list("pk", flat=True).distinct())
-            queued = services.refresh_embeddings(pks=pks)
+            queued = refresh_embeddings(pks=pks)
         self.show(options, {"queued": queued}, f"{queued} queued.")
 
 

@@ -13,7 +13,7 @@ from embeddings import slots
 from embeddings.models import EmbeddingTask, TaskStatus
 from portal.resilience import circuit_breaker
 from portal.resilience.circuit_breaker import OpenCircuit
-from tools.catalogue import embedding_text as embedding
+from tools.catalogue import embedding_text
 from tools.models import Tool, ToolEmbedding
 
 
@@ -113,7 +113,7 @@ def card_of(tool: Tool) -> Card:
     row = embedding_of(tool)
     badge = badge_of(tool)
     task = EmbeddingTask.objects.filter(
-        entity_type=embedding.ENTITY.type, entity_id=tool.pk, model=slots.serving().model
+        entity_type=embedding_text.ENTITY.type, entity_id=tool.pk, model=slots.serving().model
     ).first()
     return Card(tool, badge, row, task, _phase(badge, task), settings.EMBEDDING_MAX_ATTEMPTS)
 

@@ -12,9 +12,9 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from portal.jobs import services as jobs
 from portal.jobs.errors import AlreadyRunning, InvalidArguments
 from portal.tenancy.models import Role
-from tools.catalogue import tools as services
 from tools.catalogue.embedding_jobs import MAX_IDS, REFRESH
 from tools.catalogue.errors import CatalogueError
+from tools.catalogue.tools import refresh_embeddings
 from tools.models import Tool
 from tools.web.embeddings.state import badge_of, card_of, open_passage_circuits
 from tools.web.shell.access import PageRequest, actor, member_page, next_url
@@ -58,7 +58,7 @@ def refresh_embedding(request: PageRequest, pk: UUID) -> HttpResponse:
     """Asks for a new vector. A second press finds the same task and changes nothing that matters."""
     tool = find_tool(request, pk)
     try:
-        if services.refresh_embeddings(pks=[pk]):
+        if refresh_embeddings(pks=[pk]):
             messages.success(request, "Embedding refresh queued.")
         else:
             messages.warning(
@@ -82,7 +82,7 @@ def refresh_selected(request: PageRequest) -> HttpResponse:
         return back
     if len(wanted) > PAGE_SIZES[-1]:
         return _as_job(request, wanted)
-    queued = services.refresh_embeddings(pks=wanted)
+    queued = refresh_embeddings(pks=wanted)
     skipped = len(wanted) - queued
     messages.success(
         request,

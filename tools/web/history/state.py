@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from tools.catalogue import history
-from tools.catalogue import tools as services
 from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
+from tools.catalogue.tools import EDITABLE_FIELDS
 from tools.models import ManualOverride, McpServer, Source, Tool
 from tools.web.overrides.views import label_of
 from tools.web.shell.diff import Segment, as_text, word_diff
@@ -95,7 +95,7 @@ def last_author(row: Source | McpServer) -> str:
 
 
 def restorable(tool: Tool, event: int) -> dict[str, Any] | None:
-    """What services.update_tool would have to change to make the tool what it was after this event; None if there is no such
+    """What update_tool would have to change to make the tool what it was after this event; None if there is no such
     event. Whether it is active is a decision of its own, and what an imported tool takes and gives is its source's."""
     row = (
         history.events(Tool)
@@ -106,7 +106,7 @@ def restorable(tool: Tool, event: int) -> dict[str, Any] | None:
     )
     if row is None:
         return None
-    fields = services.EDITABLE_FIELDS - {"active"} - ({"parameters", "output"} if tool.endpoint_id else set())
+    fields = EDITABLE_FIELDS - {"active"} - ({"parameters", "output"} if tool.endpoint_id else set())
     changes = {name: row[name] for name in sorted(fields) if row[name] != getattr(tool, name)}
     if tool.endpoint_id:
         now, then = parameter_descriptions(tool.parameters), parameter_descriptions(row["parameters"])
@@ -117,7 +117,7 @@ def restorable(tool: Tool, event: int) -> dict[str, Any] | None:
 
 
 def changes_of(tool: Tool, changes: Mapping[str, Any]) -> list[Change]:
-    """What these changes for services.update_tool would do to the tool, word by word."""
+    """What these changes for update_tool would do to the tool, word by word."""
     texts, now = changes.get("parameter_descriptions", {}), parameter_descriptions(tool.parameters)
     return [
         *(

@@ -15,8 +15,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue import history, servers
-from tools.catalogue import tools as services
 from tools.catalogue.errors import CatalogueError, Invalid
+from tools.catalogue.tools import catalogue_write
 from tools.models import Health, McpServer
 from tools.web.embeddings.state import Badge
 from tools.web.history.state import entries, last_author, settings_at
@@ -95,7 +95,7 @@ def edit_server(request: PageRequest, pk: UUID) -> HttpResponse:
     form = ServerForm(request.POST, server=server)
     if form.is_valid():
         try:
-            with services.catalogue_write(actor(request)):
+            with catalogue_write(actor(request)):
                 list(McpServer.objects.filter(pk=pk).select_for_update())
                 server = _find(pk)
                 is_stale = form.cleaned_data["seen"] != server.newest_event

@@ -19,8 +19,8 @@ from portal.jobs import services as jobs
 from portal.jobs.errors import AlreadyRunning, JobError
 from portal.tenancy.models import Role
 from tools.catalogue import history, sources
-from tools.catalogue import tools as services
 from tools.catalogue.errors import CatalogueError, Invalid
+from tools.catalogue.tools import catalogue_write
 from tools.imports.syncing.jobs import SYNC
 from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.history.state import entries, last_author, settings_at
@@ -180,7 +180,7 @@ def save_settings(request: PageRequest, pk: UUID) -> HttpResponse:
     if not form.is_valid():
         return _render(request, source, form, status=422)
     try:
-        with services.catalogue_write(actor(request)):
+        with catalogue_write(actor(request)):
             list(Source.objects.filter(pk=pk).select_for_update())
             source = _find(pk)
             is_stale = form.cleaned_data["seen"] != source.newest_event

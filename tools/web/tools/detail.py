@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from tools.catalogue import embedding_text as embedding
+from tools.catalogue import embedding_text
 from tools.web.embeddings.state import badge_of
 from tools.web.embeddings.views import embedding_context
 from tools.web.history.state import tool_history
@@ -27,7 +27,7 @@ _MOST_EDITS = 2  # that agree with their source and still stand open above the d
 def tool_page(request: PageRequest, pk: UUID) -> HttpResponse:
     """Overview."""
     tool = find_tool(request, pk)
-    text = embedding.source_text(tool)
+    text = embedding_text.source_text(tool)
     edits = overrides_of(tool) if tool.endpoint else []
     settled = sum(not one.conflict for one in edits)
     context = {

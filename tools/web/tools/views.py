@@ -12,10 +12,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from portal.tenancy.models import Role
-from tools.catalogue import embedding_text as embedding
-from tools.catalogue import tools as services
+from tools.catalogue import embedding_text
 from tools.catalogue.errors import CatalogueError, Invalid, StaleVersion
 from tools.catalogue.parameter_descriptions import parameter_descriptions
+from tools.catalogue.tools import create_tool, delete_tool, update_tool
 from tools.models import PARAMETER_PREFIX, Tool
 from tools.web.embeddings.state import badge_of
 from tools.web.history.state import changes_of, restorable
@@ -43,9 +43,7 @@ def edit_tool(request: PageRequest, pk: UUID) -> HttpResponse:
         return _form_page(request, tool, form, status=422)
     version = form.cleaned_data["version"] or 0
     try:
-        saved = services.update_tool(
-            pk=pk, expected_version=version, changes=form.changes(), actor=actor(request)
-        )
+        saved = update_tool(pk=pk, expected_version=version, changes=form.changes(), actor=actor(request))
     except StaleVersion as error:
         return _conflict_page(request, error, form)
     except Invalid as error:
@@ -63,7 +61,10 @@ def _tell_saved(request: PageRequest, before: Tool, saved: Tool) -> None:
         messages.info(request, "Nothing was changed.")
     elif not saved.active:
         messages.success(request, "Saved. The tool is inactive, so it is not embedded.")
-    elif embedding.source_text(saved) == embedding.source_text(before) and saved.active == before.active:
+    elif (
+        embedding_text.source_text(saved) == embedding_text.source_text(before)
+        and saved.active == before.active
+    ):
         messages.success(request, "Saved. The embedded text is the same, so its vector stays.")
     else:
         messages.success(request, "Saved. Embedding queued.")
@@ -118,7 +119,7 @@ def new_tool(request: PageRequest) -> HttpResponse:
         status = 422
         if form.is_valid():
             try:
-                tool = services.create_tool(actor=actor(request), **form.cleaned_data)
+                tool = create_tool(actor=actor(request), **form.cleaned_data)
             except Invalid as error:
                 form.add_refusals(error)
             except CatalogueError as error:
@@ -145,7 +146,7 @@ def restore_version(request: PageRequest, pk: UUID, event: int) -> HttpResponse:
     if request.method == "POST":
         version = request.POST.get("version", "")
         try:
-            services.update_tool(
+            update_tool(
                 pk=pk, expected_version=int(version) if version.isdigit() else 0, changes=changes, actor=actor(request)
             )  # fmt: skip
         except CatalogueError as error:
@@ -167,7 +168,7 @@ def set_active(request: PageRequest, pk: UUID) -> HttpResponse:
     wanted = request.POST.get("active") == "yes"
     version = request.POST.get("version", "")
     try:
-        services.update_tool(
+        update_tool(
             pk=tool.pk,
             expected_version=int(version) if version.isdigit() else 0,
             changes={"active": wanted},
@@ -187,12 +188,12 @@ def set_active(request: PageRequest, pk: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
-def delete_tool(request: PageRequest, pk: UUID) -> HttpResponse:
+def delete(request: PageRequest, pk: UUID) -> HttpResponse:
     """Deletes a tool written by hand, after a question."""
     tool = find_tool(request, pk)
     if request.method == "POST":
         try:
-            services.delete_tool(pk=tool.pk, actor=actor(request))
+            delete_tool(pk=tool.pk, actor=actor(request))
         except CatalogueError as error:
             messages.error(request, str(error))
             return redirect("tool", pk=pk)

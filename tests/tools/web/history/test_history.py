@@ -17,7 +17,7 @@ from portal.tenancy.models import Tenant
 from tests.support.imports.documents import import_document
 from tests.support.overrides import pets
 from tools.catalogue import overrides, servers, sources
-from tools.catalogue import tools as services
+from tools.catalogue.tools import EDITABLE_FIELDS, update_tool
 from tools.models import ManualOverride, McpServer, Source, Tool, ToolEmbedding
 from tools.web.history.state import PAGE, entries
 from tools.web.overrides.views import label_of
@@ -28,7 +28,7 @@ HTMX = {"HX-Request": "true"}
 
 def edit(tool: Tool, **changes: Any) -> Tool:
     version = Tool.objects.get(pk=tool.pk).version
-    return services.update_tool(pk=tool.pk, expected_version=version, changes=changes, actor="olga")
+    return update_tool(pk=tool.pk, expected_version=version, changes=changes, actor="olga")
 
 
 def history(client: Client, tool: Tool) -> str:
@@ -93,7 +93,7 @@ def test_CAT_8_every_field_that_an_operator_can_edit_is_seen_and_restored(
 
 
 def test_CAT_8_every_editable_field_is_tried() -> None:
-    assert CHANGED.keys() == services.EDITABLE_FIELDS
+    assert CHANGED.keys() == EDITABLE_FIELDS
 
 
 def test_CAT_8_history_shows_bulk_and_raw_writes_and_restores_what_they_changed(

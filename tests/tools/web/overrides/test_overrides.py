@@ -14,7 +14,7 @@ from tests.support.imports.documents import document, import_document
 from tests.support.overrides import ids, many, overrule, pets
 from tests.support.web import seen_of
 from tools.catalogue import overrides
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.models import ManualOverride, Tool
 from tools.web.overrides import views as pages
 
@@ -63,7 +63,7 @@ def test_SYN_5_filters_narrow_the_list_and_a_fragment_answers_them(
 ) -> None:
     import_document(tenant, pets(), "pets")
     pet = Tool.objects.get(name="addPet")
-    services.update_tool(
+    update_tool(
         pk=pet.pk, expected_version=1, changes={"parameter_descriptions": {"dry": "Ours."}}, actor="kim"
     )
     for query, count in (
@@ -139,7 +139,7 @@ def test_SYN_5_nothing_is_reset_that_the_question_did_not_show(
 ) -> None:
     path = "/overrides/reset/?all=1&source=shop"
     seen = seen_of(operator_client.get(path).content.decode())
-    services.update_tool(
+    update_tool(
         pk=shop[0].pk, expected_version=Tool.objects.get(pk=shop[0].pk).version, changes={"routing_domain": "new"}, actor="kim"
     )  # fmt: skip
     answer = operator_client.post(path, {"seen": seen})
@@ -163,7 +163,7 @@ def test_SYN_5_that_refusal_needs_what_was_seen(
     monkeypatch.setattr(pages, "_seen", lambda chosen: "same")
     path = "/overrides/reset/?all=1&source=shop"
     operator_client.get(path)
-    services.update_tool(
+    update_tool(
         pk=shop[0].pk, expected_version=Tool.objects.get(pk=shop[0].pk).version, changes={"routing_domain": "new"}, actor="kim"
     )  # fmt: skip
     operator_client.post(path, {"seen": "same"})
@@ -240,7 +240,7 @@ def test_SYN_5_an_override_of_a_parameter_that_is_gone_says_so_and_offers_no_edi
     operation["parameters"] = [{"name": "lang", "in": "query", "schema": {"type": "string"}}]
     import_document(tenant, content)
     tool = Tool.objects.get()
-    services.update_tool(
+    update_tool(
         pk=tool.pk,
         expected_version=tool.version,
         changes={"parameter_descriptions": {"lang": "Ours."}},
@@ -307,7 +307,7 @@ def test_SEC_3_hostile_texts_and_names_are_shown_as_text(operator_client: Client
     import_document(tenant, content)
     tool = Tool.objects.get()
     name = next(iter(tool.parameters["properties"]))
-    services.update_tool(
+    update_tool(
         pk=tool.pk, expected_version=1, actor=evil,
         changes={"description": f"x {evil}", "parameter_descriptions": {name: evil}},
     )  # fmt: skip

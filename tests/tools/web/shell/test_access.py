@@ -14,7 +14,7 @@ from django.test import Client, RequestFactory
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Tenant
 from tests.support.clients import make_client
-from tools.catalogue import tools as services
+from tools.catalogue.tools import create_tool
 from tools.models import Source, Tool
 from tools.web.shell import errors
 
@@ -124,7 +124,7 @@ def test_SEC_1_another_tenants_tool_is_not_found(
     operator_client: Client, make_tenant: Callable[..., Tenant]
 ) -> None:
     with tenant_context(make_tenant().pk):
-        foreign = services.create_tool(actor="x", tool_id="secret", name="secret plan")
+        foreign = create_tool(actor="x", tool_id="secret", name="secret plan")
     for path in ("", "edit/", "history/", "embedding/"):
         answer = operator_client.get(f"/tools/{foreign.pk}/{path}")
         assert answer.status_code == 404
@@ -143,7 +143,7 @@ def test_SEC_1_one_works_in_ones_own_tenants_only(
     Membership.objects.create(user=user, role="viewer")
     with tenant_context(second.pk):
         Membership.objects.create(user=user, role="operator")
-        services.create_tool(actor="x", tool_id="two", name="of the second")
+        create_tool(actor="x", tool_id="two", name="of the second")
     client = Client()
     client.force_login(user)
     assert "of the first" in client.get("/tools/").content.decode()

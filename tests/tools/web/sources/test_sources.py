@@ -19,7 +19,7 @@ from tests.support.imports.documents import document, import_document
 from tests.support.servers.mcp_servers import allow, plain
 from tests.support.web import SHOP_DOCUMENT, seen
 from tools.catalogue import sources
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.models import McpServer, Source, Sync, SyncState, Tool
 
 RAW = (SHOP_DOCUMENT % "Lists orders.").encode()
@@ -224,7 +224,7 @@ SETTINGS = {
 def test_SYN_5_settings_are_saved_and_sync_wins_is_announced(
     operator_client: Client, viewer_client: Client, imported_tool: Tool
 ) -> None:
-    services.update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
+    update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
     path = f"/sources/{imported_tool.source_id}/settings/"
     assert viewer_client.post(path, SETTINGS).status_code == 403
     page = operator_client.get(f"/sources/{imported_tool.source_id}/").content.decode()
@@ -369,7 +369,7 @@ def test_the_history_of_syncs_is_paged(operator_client: Client, web_source: Sour
 
 
 def test_the_source_page_counts_edits_and_leads_to_them(operator_client: Client, imported_tool: Tool) -> None:
-    services.update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
+    update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
     page = operator_client.get(f"/sources/{imported_tool.source_id}/").content.decode()
     assert "1 edited by hand" in page
     assert "/overrides/?source=shop" in page

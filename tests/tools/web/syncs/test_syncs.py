@@ -13,7 +13,7 @@ from django.test import Client
 from portal.jobs.models import Job, JobState
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.imports.syncing import documents as service
 from tools.imports.syncing import service as syncs
 from tools.models import Source, Sync, SyncState, Tool
@@ -83,7 +83,7 @@ def test_SYN_5_kept_overrides_and_new_conflicts_are_said_and_conflicts_stand_fir
     import_document(tenant, document("orders", "prices", "users"))
     for name in ("prices", "users"):
         tool = Tool.objects.get(name=name)
-        services.update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="ann")
+        update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="ann")
     content = document("orders", "prices", "users", "alpha", prices="Lists all prices.")
     content["paths"]["/users"]["get"]["tags"] = ["people"]
     sync = plan(content)
@@ -103,7 +103,7 @@ def test_SYN_5_a_source_whose_syncs_win_says_which_edits_are_overwritten(
 ) -> None:
     import_document(tenant, document("orders", "prices"))
     tool = Tool.objects.get(name="prices")
-    services.update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="ann")
+    update_tool(pk=tool.pk, expected_version=1, changes={"description": "Mine."}, actor="ann")
     Source.objects.update(sync_wins=True)
     sync = plan(document("orders", "prices", prices="Lists all prices."))
     page = operator_client.get(path_of(sync)).content.decode()

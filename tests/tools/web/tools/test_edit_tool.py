@@ -12,7 +12,7 @@ from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import import_document
 from tests.support.overrides import pets
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool
 from tools.web.shell.forms import ToolForm, parameter_field
 
@@ -112,7 +112,7 @@ def test_UI_1_the_second_of_two_tabs_gets_both_texts_and_loses_nothing(
 ) -> None:
     tool = make_tool(description="Sends a letter by post.")
     mine = form_of(tool, description="Sends a letter by pigeon.", owner="me")
-    services.update_tool(
+    update_tool(
         pk=tool.pk, expected_version=1, actor="olga",
         changes={"description": "Sends a letter by train.", "category": "Mail"},
     )  # fmt: skip
@@ -144,9 +144,7 @@ def test_UI_1_a_third_save_in_between_is_a_conflict_again(
     tool = make_tool()
     form = form_of(tool, description="Mine.")
     for version in (1, 2):
-        services.update_tool(
-            pk=tool.pk, expected_version=version, changes={"owner": f"o{version}"}, actor="x"
-        )
+        update_tool(pk=tool.pk, expected_version=version, changes={"owner": f"o{version}"}, actor="x")
         assert (
             operator_client.post(f"/tools/{tool.pk}/edit/", {**form, "version": version}).status_code == 409
         )

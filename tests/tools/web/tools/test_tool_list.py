@@ -6,7 +6,7 @@ from uuid import uuid4
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from tools.catalogue import tools as services
+from tools.catalogue.tools import update_tool
 from tools.models import Tool
 
 HTMX = {"HX-Request": "true"}
@@ -97,9 +97,7 @@ def test_SYN_5_tools_edited_by_hand_are_marked_and_found(
     operator_client: Client, imported_tool: Tool
 ) -> None:
     assert "was changed by hand" not in operator_client.get("/tools/").content.decode()
-    services.update_tool(
-        pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="someone"
-    )
+    update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="someone")
     assert "was changed by hand" in operator_client.get("/tools/?has_override=true").content.decode()
     assert "No tool matches" in operator_client.get("/tools/?has_override=false").content.decode()
 

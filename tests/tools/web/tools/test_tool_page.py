@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from embeddings.models import EmbeddingTask
 from tests.support.web import import_shop, seen_of
-from tools.catalogue import tools as services
+from tools.catalogue.tools import refresh_embeddings, update_tool
 from tools.models import ManualOverride, Source, Tool, ToolEmbedding
 
 HTMX = {"HX-Request": "true"}
@@ -23,7 +23,7 @@ def card(client: Client, tool: Tool, query: str = "") -> str:
 
 def override(tool: Tool, text: str) -> None:
     version = Tool.objects.get(pk=tool.pk).version
-    services.update_tool(pk=tool.pk, expected_version=version, changes={"description": text}, actor="olga")
+    update_tool(pk=tool.pk, expected_version=version, changes={"description": text}, actor="olga")
 
 
 def test_UI_1_the_page_shows_what_an_agent_sees(viewer_client: Client, imported_tool: Tool) -> None:
@@ -116,7 +116,7 @@ def test_EMB_9_a_ready_card_keeps_serving_while_it_is_refreshed(
 ) -> None:
     tool = make_tool()
     set_embedding(tool, "ready")
-    services.refresh_embeddings(pks=[tool.pk])
+    refresh_embeddings(pks=[tool.pk])
     html = card(viewer_client, tool)
     assert "Being refreshed" in html
     assert "serves meanwhile" in html
@@ -155,7 +155,7 @@ def test_EMB_5_a_tool_without_embedding_or_activity_says_so(
     tool = make_tool()
     ToolEmbedding.objects.filter(entity=tool).delete()
     assert "Embed now" in card(operator_client, tool)
-    services.update_tool(pk=tool.pk, expected_version=1, changes={"active": False}, actor="x")
+    update_tool(pk=tool.pk, expected_version=1, changes={"active": False}, actor="x")
     html = card(operator_client, tool)
     assert "This tool is inactive" in html
     assert "<button" not in html
