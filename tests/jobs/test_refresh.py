@@ -42,6 +42,8 @@ class TestRefresh:
         assert (harness.state(pk), harness.tagged()) == ("cancelled", 0)
         assert len(pipeline.tasks()) == 3
         assert [pipeline.embedding(one)["vector"] for one in pks] == before
+        assert {pipeline.status(one) for one in pks} == {"ready"}
+        pipeline.work()
         for one in pks:
             pipeline.check_ready(one)
 
