@@ -210,8 +210,8 @@ FILE_UPLOAD_MAX_MEMORY_SIZE = 2_500_000
 
 # --- API ------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["portal.tenancy.authentication.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["portal.tenancy.authentication.HasScope"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["portal.http.authentication.ApiKeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["portal.http.authentication.HasScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["portal.http.bodies.JsonBody"],
     "DEFAULT_THROTTLE_CLASSES": ["portal.http.rate_limits.KeyRate"],

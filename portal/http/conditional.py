@@ -1,40 +1,54 @@
-"""Versions of things in HTTP's terms: ETag, If-Match, If-None-Match."""
+"""Conditional requests (RFC 9110, 13.1): ETag, If-Match, If-None-Match."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from django.utils.http import parse_etags
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.http.problems import Problem
 
-# Weak in the eyes of a proxy that compressed the answer: it names the same version.
-_VERSION = re.compile(r'(?:W/)?"v([0-9]{1,18})"')
-_TAG = re.compile(r'(?:W/)?"[^"]*"')
+ANY = "*"
+_VERSION = re.compile(r'"v([0-9]{1,18})"')
+# A proxy that compresses an answer makes its ETag weak, or names its method in it: Apache makes "v1-gzip" of "v1".
+_CHANGED_BY_PROXY = re.compile(r'^W/|-(?:gzip|br|zstd|deflate)(?="$)')
 
 
 def version_etag(version: int) -> str:
     return f'"v{version}"'
 
 
-def expected_version(request: Request) -> int:
-    """The version in If-Match; a Problem 428 without one, 412 for what is none of ours."""
+def seen_versions(request: Request) -> list[int] | None:
+    """The versions that If-Match names, None for `*`. Raises Problem: 428 without the header, 412 if none is ours."""
     given = request.headers.get("If-Match", "")
     if not given:
         raise Problem(428, 'Send the version you have seen as `If-Match: "v17"` (the ETag of the GET).')
-    version = _VERSION.fullmatch(given.strip())
-    if version is None:
+    tags = _etags(given)
+    if tags == [ANY]:
+        return None
+    versions = [int(found[1]) for tag in tags if (found := _VERSION.fullmatch(tag))]
+    if not versions:
         raise Problem(412, f"{given!r} is no version of this thing.")
-    return int(version[1])
+    return versions
+
+
+def expected_version(seen: list[int] | None, current: int) -> int:
+    """The version that a change was made for: the current one if the caller has seen it, else one that is stale."""
+    return current if seen is None or current in seen else seen[0]
 
 
 def tagged(request: Request, data: Any, etag: str, **headers: str) -> Response:
     """The answer to a GET with its ETag; 304 without a body if the caller has exactly this."""
     headers = {**headers, "ETag": etag}
-    given = request.headers.get("If-None-Match", "")
-    known = {tag.removeprefix("W/") for tag in _TAG.findall(given)}
-    if given.strip() == "*" or etag.removeprefix("W/") in known:
+    known = _etags(request.headers.get("If-None-Match", ""))
+    if known == [ANY] or etag.removeprefix("W/") in known:
         return Response(status=304, headers=headers)
     return Response(data, headers=headers)
+
+
+def _etags(header: str) -> list[str]:
+    """The entity tags of a list as they were given out, to be compared weakly; `*` alone stands for any."""
+    return [_CHANGED_BY_PROXY.sub("", tag) for tag in parse_etags(header)]

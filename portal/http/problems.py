@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
+from django.core.exceptions import ObjectDoesNotExist, RequestDataTooBig, SuspiciousOperation
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
-from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 
+from portal.http.bulkhead import RETRY_SECONDS, TooBusy
 from portal.http.problem_types import PROBLEM_TYPES
 from portal.http.request_ids import request_id
 
 log = logging.getLogger("portal.api")
 
-TITLES = {
-    400: "validation_error",
-    401: "authentication_failed",
-    403: "permission_denied",
-    404: "not_found",
-    405: "method_not_allowed",
-    406: "not_acceptable",
-    409: "conflict",
-    412: "precondition_failed",
-    413: "payload_too_large",
-    415: "unsupported_media_type",
-    422: "unprocessable",
-    428: "precondition_required",
-    429: "rate_limited",
-    500: "internal_error",
-    503: "unavailable",
-}
+# The type of a status that says no more: the first one that has it.
+TITLES = {one.status: one.name for one in reversed(PROBLEM_TYPES.values())}
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -54,17 +41,21 @@ class Problem(exceptions.APIException):
         super().__init__(detail, PROBLEM_TYPES[code or TITLES[status_code]].name)
         self.status_code, self.headers, self.extra = status_code, headers or {}, extra
 
+    def as_dict(self, *, instance: str, request_id: str) -> dict[str, Any]:
+        """The problem document. `instance` is the path of the request."""
+        return _document(
+            self.status_code,
+            str(self.get_codes()),
+            str(self.detail),
+            instance=instance,
+            request_id=request_id,
+            **self.extra,
+        )
 
-def _body(code: int, title: str, detail: str, request: Any, **members: Any) -> dict[str, Any]:
-    return {
-        "type": PROBLEM_TYPES[title].url,
-        "title": title,
-        "status": code,
-        "detail": detail,
-        "instance": request.path,
-        "request_id": request_id(request),
-        **members,
-    }
+
+def _document(status_code: int, title: str, detail: str, **members: Any) -> dict[str, Any]:
+    head = {"type": PROBLEM_TYPES[title].url, "title": title, "status": status_code, "detail": detail}
+    return head | members
 
 
 def _escaped(name: object) -> str:
@@ -92,41 +83,90 @@ def _flat(detail: Any, pointer: str = "") -> list[dict[str, str]]:
     return [{"code": getattr(detail, "code", "invalid"), "detail": str(detail), "pointer": pointer}]
 
 
-def _as_api_exception(error: Exception) -> Exception:
-    """What Django and the database raise for a request that cannot be served, in DRF's terms."""
-    if isinstance(error, Http404):
-        return exceptions.NotFound("There is no such thing here.")
-    if isinstance(error, DjangoPermissionDenied):
-        return exceptions.PermissionDenied()
+Refused = TypeVar("Refused", bound=Exception)
+
+
+@functools.singledispatch
+def problem_of(error: Exception) -> Exception:
+    """What DRF's exception handler makes of an exception: an APIException where it has one, else the exception itself, which
+    is then a 500. An app adds its own errors with `register_problem`, when it is ready."""
+    return error
+
+
+def register_problem(
+    kind: type[Refused],
+    status: int,
+    code: str | None = None,
+    members: Callable[[Refused], Mapping[str, Any]] | None = None,
+) -> None:
+    """Makes a problem of every error of this kind and its subclasses, unless these have their own: its text is the detail,
+    and `members` gives what else `Problem` takes."""
+
+    def convert(error: Refused) -> Problem:
+        return Problem(status, str(error), code=code, **(members(error) if members else {}))
+
+    problem_of.register(kind, convert)
+
+
+@problem_of.register(Http404)
+def _(error: Http404) -> Exception:
+    return exceptions.NotFound("There is no such thing here.")
+
+
+@problem_of.register(ObjectDoesNotExist)
+def _(error: ObjectDoesNotExist) -> Exception:
+    # It was there when the request began: somebody was faster.
+    return exceptions.NotFound("There is no such thing here any more.")
+
+
+@problem_of.register(DjangoPermissionDenied)
+def _(error: DjangoPermissionDenied) -> Exception:
+    return exceptions.PermissionDenied()
+
+
+@problem_of.register(SuspiciousOperation)
+def _(error: SuspiciousOperation) -> Exception:
     if isinstance(error, RequestDataTooBig):
         return Problem(413, "The body is too large.")
-    if isinstance(error, SuspiciousOperation):
-        return exceptions.ParseError("This request cannot be read.")
-    if isinstance(error, DataError):
-        # The net under the checks at the edge: a value that PostgreSQL has no room for is the caller's mistake.
-        log.warning("The database refused a value: %s", error)
-        return exceptions.ParseError("A value in this request cannot be looked up or stored.")
-    if isinstance(error, OperationalError | InterfaceError):
-        log.error("The database did not answer: %s", error)
-        return Problem(503, "The database did not answer in time. Try again in a moment.")
-    return error
+    return exceptions.ParseError("This request cannot be read.")
+
+
+@problem_of.register(DataError)
+def _(error: DataError) -> Exception:
+    # The net under the checks at the edge: a value that PostgreSQL has no room for is the caller's mistake.
+    log.warning("The database refused a value: %s", error)
+    return exceptions.ParseError("A value in this request cannot be looked up or stored.")
+
+
+@problem_of.register(OperationalError)
+@problem_of.register(InterfaceError)
+def _(error: OperationalError | InterfaceError) -> Exception:
+    log.error("The database did not answer: %s", error)
+    return Problem(503, "The database did not answer in time. Try again in a moment.")
+
+
+@problem_of.register(TooBusy)
+def _(error: TooBusy) -> Exception:
+    return Problem(503, str(error), headers={"Retry-After": str(RETRY_SECONDS)})
+
+
+def _place(request: Any) -> dict[str, str]:
+    return {"instance": request.path, "request_id": request_id(request)}
 
 
 def problem_response(error: Exception, context: dict[str, Any]) -> Response | None:
     """DRF's exception handler. None leaves an unexpected error to Django, and ApiProblemMiddleware to its 500."""
     request = context["request"]
-    error = _as_api_exception(error)
+    error = problem_of(error)
     if not isinstance(error, exceptions.APIException):
         return None
-    code = error.status_code
+    code, place = error.status_code, _place(request)
     headers = {}
-    if auth_header := getattr(error, "auth_header", None):
-        headers["WWW-Authenticate"] = auth_header
     if wait := getattr(error, "wait", None):
         headers["Retry-After"] = str(math.ceil(wait))
     if isinstance(error, Problem):
         headers |= error.headers
-        body = _body(code, str(error.get_codes()), str(error.detail), request, **error.extra)
+        body = error.as_dict(**place)
     elif isinstance(error, exceptions.ValidationError):
         errors = _flat(error.detail)
         if request.method in {"GET", "HEAD"}:
@@ -135,9 +175,9 @@ def problem_response(error: Exception, context: dict[str, Any]) -> Response | No
         sentence = " ".join(
             f"{one['pointer'].lstrip('/') or 'request'}: {one['detail']}" for one in errors[:5]
         )
-        body = _body(code, TITLES[code], sentence, request, errors=errors)
+        body = _document(code, TITLES[code], sentence, **place, errors=errors)
     else:
-        body = _body(code, TITLES.get(code, "error"), str(error.detail), request)
+        body = _document(code, TITLES.get(code, "error"), str(error.detail), **place)
     return Response(body, status=code, headers=headers, content_type=MEDIA_TYPE)
 
 
@@ -169,7 +209,7 @@ class ApiProblemMiddleware:
             if response.status_code == status.HTTP_500_INTERNAL_SERVER_ERROR:
                 log.error("request %s failed", request_id(request))
             problem = JsonResponse(
-                _body(response.status_code, title, detail, request),
+                _document(response.status_code, title, detail, **_place(request)),
                 status=response.status_code,
                 content_type=MEDIA_TYPE,
             )

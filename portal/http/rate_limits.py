@@ -10,6 +10,7 @@ import logging
 import math
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -80,34 +81,55 @@ class Counter:
 counter = Counter()
 
 
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Where a key stands after a request was counted: `counted` requests of `limit`, in a window that ends in `seconds`."""
+
+    limit: int
+    counted: int
+    seconds: float
+
+    @property
+    def exceeded(self) -> bool:
+        return self.counted > self.limit
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds to wait, at least one."""
+        return math.ceil(max(self.seconds, 1))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """draft-ietf-httpapi-ratelimit-headers-11, and the older form that most clients know."""
+        remaining, reset = max(self.limit - self.counted, 0), math.ceil(self.seconds)
+        return {
+            "RateLimit-Policy": f'"key";q={self.limit};w={WINDOW_SECONDS}',
+            "RateLimit": f'"key";r={remaining};t={reset}',
+            "X-RateLimit-Limit": str(self.limit),
+            "X-RateLimit-Remaining": str(remaining),
+            "X-RateLimit-Reset": str(reset),
+        }
+
+
+def take_from_rate(caller: Caller) -> Rate | None:
+    """Counts one request of this key. None for a key without a rate, and where counting is not possible."""
+    if caller.requests_per_minute is None:
+        return None
+    counted = counter.count(caller.key_id)
+    return Rate(caller.requests_per_minute, *counted) if counted else None
+
+
 class KeyRate(BaseThrottle):
     """Every view's throttle: the rate of the key that asks. Leaves headers for ApiProblemMiddleware to send."""
 
     def __init__(self) -> None:
-        self._left = 0.0
+        self._rate: Rate | None = None
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        caller = request.auth
-        if not isinstance(caller, Caller) or caller.requests_per_minute is None:
-            return True
-        limit = caller.requests_per_minute
-        counted = counter.count(caller.key_id)
-        if counted is None:
-            return True
-        count, self._left = counted
-        request._request.rate_headers = _headers(limit, max(limit - count, 0), math.ceil(self._left))  # type: ignore[attr-defined]  # noqa: SLF001 - the middleware sees Django's request
-        return count <= limit
+        self._rate = take_from_rate(request.auth) if isinstance(request.auth, Caller) else None
+        if self._rate is not None:
+            vars(request._request)["rate_headers"] = self._rate.headers  # noqa: SLF001 - the middleware sees Django's request
+        return self._rate is None or not self._rate.exceeded
 
     def wait(self) -> float:
-        return max(self._left, 1)
-
-
-def _headers(limit: int, remaining: int, reset: int) -> dict[str, str]:
-    """draft-ietf-httpapi-ratelimit-headers-11, and the older form that most clients know."""
-    return {
-        "RateLimit-Policy": f'"key";q={limit};w={WINDOW_SECONDS}',
-        "RateLimit": f'"key";r={remaining};t={reset}',
-        "X-RateLimit-Limit": str(limit),
-        "X-RateLimit-Remaining": str(remaining),
-        "X-RateLimit-Reset": str(reset),
-    }
+        return self._rate.retry_after if self._rate else 1

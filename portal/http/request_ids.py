@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,21 +17,24 @@ _TRACEPARENT = re.compile(
 _current: ContextVar[str] = ContextVar("portal_request_id", default="-")
 
 
-def request_id(request: Any) -> str:
-    """The caller's own X-Request-ID if it is reasonable, else the trace id of its traceparent, else a new one.
+def new_request_id(headers: Mapping[str, str]) -> str:
+    """Chooses the id of a request that begins: its X-Request-ID if that is reasonable, else the trace id of its traceparent,
+    else a new one. What is logged from here on names it. `headers` are looked up by these names as written here."""
+    given = headers.get("X-Request-ID", "")
+    fits = given.isascii() and given.isprintable() and 0 < len(given) <= MAX_LENGTH
+    trace = _TRACEPARENT.fullmatch(headers.get("traceparent", "").strip())
+    chosen = given if fits else trace[1] if trace else uuid.uuid4().hex
+    # Never reset: a thread serves one request at a time, and the next one sets its own.
+    _current.set(chosen)
+    return chosen
 
-    The same for the whole request.
-    """
+
+def request_id(request: Any) -> str:
+    """The id of a request of Django or of DRF, the same for the whole request."""
     django_request = getattr(request, "_request", request)
     known: str | None = getattr(django_request, "request_id", None)
     if known is None:
-        given = django_request.headers.get("X-Request-ID", "")
-        fits = given.isascii() and given.isprintable() and 0 < len(given) <= MAX_LENGTH
-        trace = _TRACEPARENT.fullmatch(django_request.headers.get("traceparent", "").strip())
-        known = given if fits else trace[1] if trace else uuid.uuid4().hex
-        django_request.request_id = known
-        # Never reset: a thread serves one request at a time, and the next one sets its own.
-        _current.set(known)
+        known = django_request.request_id = new_request_id(django_request.headers)
     return known
 
 

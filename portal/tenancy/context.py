@@ -1,7 +1,7 @@
 """Which tenant the current code acts for: the one way to tenant tables.
 
 `tenant_context` sets the tenant twice, for Python (scoped managers) and for PostgreSQL (row-level security), so that
-either alone still isolates. Nothing here decides who may act; see authentication.py and middleware.py.
+either alone still isolates. Nothing here decides who may act; see portal/http/authentication.py and middleware.py.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from django.test import Client
 
 from portal.settings import BASE_DIR
 from portal.tenancy.models import Membership, Role, Tenant
-from tests.support.api import MATRIX, NOBODYS
+from tests.support.api import MATRIX, UNKNOWN_ID
 from tests.support.clients import make_client
 from tests.support.world import NOT_OF_A_THING, Route, World, build_world, foreign_and_unknown, routes
 from tools.api.urls import urlpatterns
@@ -123,8 +123,8 @@ def test_api_3_every_operation_of_the_api_needs_the_scope_that_the_table_says() 
 
 
 def _asked() -> Iterator[tuple[str, str]]:
-    """The operations whose scopes tests/api/test_keys.py asks with every key, as the table writes them."""
+    """The operations whose scopes tests/portal/http/test_authentication.py asks with every key, as the table writes them."""
     for method, path in MATRIX:
         plain = path.partition("?")[0].removeprefix("/api/v1")
-        plain = plain.replace("send_mail", "{ref}").replace(NOBODYS, "{ref}").replace("/shop", "/{slug}")
+        plain = plain.replace("send_mail", "{ref}").replace(UNKNOWN_ID, "{ref}").replace("/shop", "/{slug}")
         yield method, plain.replace("/github", "/{slug}").replace("/description", "/{field}")

@@ -56,7 +56,7 @@ def post(client: APIClient, address: str = SOURCES, **data: Any) -> Any:
     return client.post(address, data, format="json", headers=headers)
 
 
-NOBODYS = "00000000-0000-4000-8000-000000000000"  # the scope is asked for first
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"  # the scope is asked for first
 MATRIX = {
     ("get", "/api/v1/me"): None,
     ("get", "/api/v1/tools/search?query=mail"): Scope.SEARCH_READ,
@@ -75,13 +75,13 @@ MATRIX = {
     ("delete", "/api/v1/sources/shop"): Scope.ADMIN,
     ("post", "/api/v1/sources/shop/test"): Scope.SOURCES_WRITE,
     ("get", "/api/v1/sources/shop/documents"): Scope.SOURCES_WRITE,
-    ("get", f"/api/v1/sources/shop/documents/{NOBODYS}"): Scope.SOURCES_WRITE,
+    ("get", f"/api/v1/sources/shop/documents/{UNKNOWN_ID}"): Scope.SOURCES_WRITE,
     ("post", "/api/v1/sources/shop/sync"): Scope.SOURCES_WRITE,
     ("get", "/api/v1/sources/shop/syncs"): Scope.SOURCES_WRITE,
-    ("get", f"/api/v1/sources/shop/syncs/{NOBODYS}"): Scope.SOURCES_WRITE,
-    ("get", f"/api/v1/sources/shop/syncs/{NOBODYS}/changes"): Scope.SOURCES_WRITE,
-    ("post", f"/api/v1/sources/shop/syncs/{NOBODYS}/apply"): Scope.SOURCES_WRITE,
-    ("post", f"/api/v1/sources/shop/syncs/{NOBODYS}/discard"): Scope.SOURCES_WRITE,
+    ("get", f"/api/v1/sources/shop/syncs/{UNKNOWN_ID}"): Scope.SOURCES_WRITE,
+    ("get", f"/api/v1/sources/shop/syncs/{UNKNOWN_ID}/changes"): Scope.SOURCES_WRITE,
+    ("post", f"/api/v1/sources/shop/syncs/{UNKNOWN_ID}/apply"): Scope.SOURCES_WRITE,
+    ("post", f"/api/v1/sources/shop/syncs/{UNKNOWN_ID}/discard"): Scope.SOURCES_WRITE,
     ("get", "/api/v1/servers"): Scope.TOOLS_READ,
     ("post", "/api/v1/servers"): Scope.ADMIN,
     ("get", "/api/v1/servers/github"): Scope.TOOLS_READ,
@@ -95,9 +95,9 @@ MATRIX = {
     ("get", "/api/v1/tools/send_mail/history"): Scope.TOOLS_READ,
     ("get", "/api/v1/jobs"): Scope.TOOLS_READ,
     ("post", "/api/v1/jobs"): Scope.JOBS_RUN,
-    ("get", f"/api/v1/jobs/{NOBODYS}"): Scope.TOOLS_READ,
-    ("get", f"/api/v1/jobs/{NOBODYS}/errors"): Scope.TOOLS_READ,
-    ("post", f"/api/v1/jobs/{NOBODYS}/cancel"): Scope.JOBS_RUN,
-    ("post", f"/api/v1/jobs/{NOBODYS}/resume"): Scope.JOBS_RUN,
-    ("post", f"/api/v1/jobs/{NOBODYS}/retry-failed"): Scope.JOBS_RUN,
+    ("get", f"/api/v1/jobs/{UNKNOWN_ID}"): Scope.TOOLS_READ,
+    ("get", f"/api/v1/jobs/{UNKNOWN_ID}/errors"): Scope.TOOLS_READ,
+    ("post", f"/api/v1/jobs/{UNKNOWN_ID}/cancel"): Scope.JOBS_RUN,
+    ("post", f"/api/v1/jobs/{UNKNOWN_ID}/resume"): Scope.JOBS_RUN,
+    ("post", f"/api/v1/jobs/{UNKNOWN_ID}/retry-failed"): Scope.JOBS_RUN,
 }

@@ -68,7 +68,7 @@ SPELLINGS = {
     ),
 }  # fmt: skip
 # What some other parser takes for an address; here they are names that nobody answers for.
-NOBODYS = (
+UNKNOWN_ID = (
     "[::1%25lo]", "[::1%lo]", "[::%lo]", "[fe80::1%25eth0]", "127.0.0.1.", "127.0.0.1..", "0x7f000001.", "127.0.0.256", "4294967296", "0x100000000", "127.0.0.1.1", "0o177.0.0.1",
     "127.0.0.08", "1e9", "%31%32%37.0.0.1", "127%2e0.0.1", "127。0.0.1".encode("idna").decode() + ".example", "xn--nxasmq6b", "a..b",
     "localhost\\.example", "127.0.0.1\\", "-", "_", "nobody.example",
@@ -172,10 +172,10 @@ def with_a_hole(monkeypatch: pytest.MonkeyPatch, guard: Any) -> None:
 
 def test_there_are_enough_spellings_of_each_kind_S9() -> None:
     assert len(set(ADDRESSES)) == len(ADDRESSES) >= 60
-    assert len(set(NOBODYS)) == len(NOBODYS)
+    assert len(set(UNKNOWN_ID)) == len(UNKNOWN_ID)
 
 
-@pytest.mark.parametrize("host", [*ADDRESSES, *NOBODYS])
+@pytest.mark.parametrize("host", [*ADDRESSES, *UNKNOWN_ID])
 def test_sec_2_a_forbidden_address_is_not_connected_to_however_it_is_written_S9(
     went: list[Any], listed: Callable[[str], str], host: str
 ) -> None:

@@ -10,7 +10,6 @@ from rest_framework.exceptions import NotFound, PermissionDenied
 from rest_framework.request import Request
 
 from portal.tenancy.keys import Caller
-from portal.tenancy.models import Scope
 from portal.tenancy.rights import Rights
 from tools.models import Tool, ToolQuerySet
 
@@ -59,12 +58,6 @@ def namespace_of(request: Request) -> str:
 def actor_of(caller: Caller) -> str:
     """The author that the history names."""
     return Rights.of_key(caller).actor
-
-
-def require_scope(caller: Caller, scope: Scope) -> None:
-    """Beside the view's own `required_scope`, where what is asked for needs more."""
-    if not Rights.of_key(caller).may(scope):
-        raise PermissionDenied(f"This key lacks the scope {scope}.")
 
 
 def require_unbound(caller: Caller) -> None:

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from portal.http.authentication import require_scope
 from portal.http.idempotency import idempotent
 from portal.jobs import kinds, services
 from portal.jobs.models import Job, JobFailure, JobState
@@ -18,7 +19,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import Caller
 from portal.tenancy.models import Scope
 from tools.api import job_docs as docs
-from tools.api.callers import actor_of, caller_of, require_scope
+from tools.api.callers import actor_of, caller_of
 from tools.api.pages import ByItem, NewestFirst, refuse_unknown
 from tools.api.refusals import as_problems, job_address
 from tools.api.serializers import Strict

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.http.conditional import expected_version, version_etag
+from portal.http.conditional import expected_version, seen_versions, version_etag
 from portal.http.idempotency import idempotent
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
@@ -86,12 +86,12 @@ class ToolOverrideView(APIView):
     @docs.reset_override
     def delete(self, request: Request, ref: str, field: str) -> Response:
         caller = caller_of(request)
-        version = expected_version(request)
+        seen = seen_versions(request)
         with tenant_context(caller.tenant_id), as_problems():
             with catalogue_write(actor_of(caller)):
                 tool = find_tool(caller, ref, namespace_of(request))
                 locked = Tool.objects.select_for_update().get(pk=tool.pk)
-                if locked.version != version:
+                if locked.version != expected_version(seen, locked.version):
                     raise StaleVersion(locked)
                 overrides.reset_override(pk=tool.pk, field=_find(tool, field).field, actor=actor_of(caller))
             tool = written_tool(tool.pk)

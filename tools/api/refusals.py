@@ -12,7 +12,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from rest_framework.exceptions import NotFound
 from rest_framework.response import Response
 
-from portal.http.bulkhead import RETRY_SECONDS, TooBusy, bulkhead
+from portal.http.bulkhead import bulkhead
 from portal.http.conditional import version_etag
 from portal.http.problems import Problem
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
@@ -56,11 +56,8 @@ def in_bulkhead(handler: Callable[..., Response]) -> Callable[..., Response]:
 
     @wraps(handler)
     def holding_a_place(*args: Any, **kwargs: Any) -> Response:
-        try:
-            with bulkhead():
-                return handler(*args, **kwargs)
-        except TooBusy as error:
-            raise Problem(503, str(error), headers={"Retry-After": str(RETRY_SECONDS)}) from error
+        with bulkhead():
+            return handler(*args, **kwargs)
 
     return holding_a_place
 

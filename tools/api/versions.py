@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rest_framework.request import Request
 
-from portal.http.conditional import expected_version, version_etag
+from portal.http.conditional import expected_version, seen_versions, version_etag
 from portal.http.problems import Problem
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -20,13 +20,18 @@ class Changed(Protocol):
     updated_at: datetime
 
 
+def _version(row: Changed) -> int:
+    return (row.updated_at - _EPOCH) // timedelta(microseconds=1)
+
+
 def etag_of(row: Changed) -> str:
-    return version_etag((row.updated_at - _EPOCH) // timedelta(microseconds=1))
+    return version_etag(_version(row))
 
 
 def require_seen(request: Request, row: Changed) -> None:
     """A Problem 412 unless the caller's If-Match names the row as it is, 428 without one. The row is locked."""
-    version, now = expected_version(request), etag_of(row)
-    if version_etag(version) != now:
+    current = _version(row)
+    if expected_version(seen_versions(request), current) != current:
+        now = etag_of(row)
         sentence = "This was changed since you read it. Nothing of yours was stored."
         raise Problem(412, sentence, headers={"ETag": now}, current_etag=now)

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from portal.http.conditional import expected_version, tagged, version_etag
+from portal.http.conditional import expected_version, seen_versions, tagged, version_etag
 from portal.http.idempotency import idempotent
 from portal.http.problems import Problem
 from portal.tenancy.context import tenant_context
@@ -157,7 +157,7 @@ class ToolView(APIView):
     @docs.update_tool
     def patch(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
-        version = expected_version(request)
+        seen = seen_versions(request)
         with tenant_context(caller.tenant_id):
             tool = find_tool(caller, ref, namespace_of(request))
             serializer = ToolEditSerializer(tool, data=request.data, partial=True)
@@ -165,7 +165,7 @@ class ToolView(APIView):
             with as_problems():
                 tool = update_tool(
                     pk=tool.pk,
-                    expected_version=version,
+                    expected_version=expected_version(seen, tool.version),
                     changes=serializer.validated_data,
                     actor=actor_of(caller),
                 )
@@ -175,11 +175,13 @@ class ToolView(APIView):
     @docs.delete_tool
     def delete(self, request: Request, ref: str) -> Response:
         caller = caller_of(request)
-        version = expected_version(request)
+        seen = seen_versions(request)
         with tenant_context(caller.tenant_id):
             tool = find_tool(caller, ref, namespace_of(request))
             with as_problems():
-                delete_tool(pk=tool.pk, actor=actor_of(caller), expected_version=version)
+                delete_tool(
+                    pk=tool.pk, actor=actor_of(caller), expected_version=expected_version(seen, tool.version)
+                )
         return Response(status=204)
 
 

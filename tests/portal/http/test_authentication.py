@@ -16,7 +16,7 @@ from portal.tenancy import keys
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key, digest, generate, well_formed
 from portal.tenancy.models import ApiKey, Scope, Sensitivity, Tenant
-from tests.support.api import MATRIX, NOBODYS
+from tests.support.api import MATRIX, UNKNOWN_ID
 from tests.support.clients import make_api
 from tools.models import Tool
 
@@ -147,7 +147,7 @@ def test_api_3_the_matrix_of_scopes_names_every_route() -> None:
         view = pattern.callback.view_class  # type: ignore[union-attr]
         written = str(pattern.pattern)
         route = "/api/v1/" + (
-            written.replace("<str:ref>", "send_mail" if written.startswith("tools") else NOBODYS)
+            written.replace("<str:ref>", "send_mail" if written.startswith("tools") else UNKNOWN_ID)
             .replace("<str:slug>", "shop" if written.startswith("sources") else "github")
             .replace("<str:field>", "description")
         )

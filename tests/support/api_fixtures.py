@@ -1,4 +1,7 @@
-"""The API is asked as agents ask it: from outside of any tenant's context, so that a view must open its own."""
+"""The API is asked as agents ask it: from outside of any tenant's context, so that a view must open its own.
+
+A conftest imports these fixtures; `hash_embedder` then holds for all of its tests.
+"""
 
 from __future__ import annotations
 

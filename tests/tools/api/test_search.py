@@ -180,7 +180,7 @@ def test_api_1_the_number_of_statements_is_fixed(
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [("SEARCH_SEMANTIC", False, "semantic_search_off"), ("EMBEDDING_PROVIDER", "disabled", "embedding_disabled"),
-     ("EMBEDDING_PROVIDER", "tests.api.test_search.BrokenEmbedder", "embedding_unavailable")]
+     ("EMBEDDING_PROVIDER", "tests.tools.api.test_search.BrokenEmbedder", "embedding_unavailable")]
 )  # fmt: skip
 def test_src_5_without_vectors_the_same_endpoint_answers_by_keyword_and_says_so(
     agent: APIClient, tool_of: ToolOf, settings: Any, name: str, value: Any, reason: str

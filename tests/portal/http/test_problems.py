@@ -15,7 +15,7 @@ from rest_framework.test import APIClient
 
 from portal.http.bodies import unstorable
 from portal.tenancy.models import Scope, Tenant
-from tests.support.api import assert_problem
+from tests.support.api import TOOLS, assert_problem
 from tests.support.clients import make_api
 from tools.api.refusals import as_problems
 from tools.catalogue import servers, sources
@@ -85,16 +85,6 @@ def test_api_1_a_database_that_does_not_answer_is_a_503(
     monkeypatch.setattr("tools.api.views.search", fail)
     body = assert_problem(agent.get("/api/v1/tools/search?query=a"), 503, "unavailable")
     assert "statement" not in body["detail"]
-
-
-def test_api_1_a_request_keeps_its_own_id_if_that_is_reasonable(agent: APIClient) -> None:
-    assert agent.get("/api/v1/me", headers={"X-Request-ID": "abc-1"})["X-Request-ID"] == "abc-1"
-    assert agent.get("/api/v1/nowhere", headers={"X-Request-ID": "abc-2"}).json()["request_id"] == "abc-2"
-    for unfit in ("", "x" * 129, "a\x07b", "é"):
-        given = agent.get("/api/v1/me", headers={"X-Request-ID": unfit})["X-Request-ID"]
-        assert given != unfit
-        assert len(given) == 32
-    assert agent.get("/api/v1/me")["X-Request-ID"] != agent.get("/api/v1/me")["X-Request-ID"]
 
 
 UNSTORABLE = ['"\\u0000"', '"a\\u0000b"', '"\\ud83d"', '"x\\udc00y"', '"\\udc00\\ud800"']
@@ -185,3 +175,11 @@ def test_a_slow_body_of_the_wrong_length_is_not_believed(agent: APIClient, setti
     assert len(exact) == 1000
     assert agent.post("/api/v1/tools/search", exact, **JSON).status_code == 200
     assert_problem(agent.post("/api/v1/tools/search", exact + " ", **JSON), 413)
+
+
+def test_api_1_errors_point_into_the_body_or_name_the_parameter(agent: APIClient) -> None:
+    wrong: dict[str, Any] = {"tool_id": "a", "name": "a", "tags": ["x"], "a/b~c": 1}
+    problem = assert_problem(agent.post(TOOLS, wrong, format="json"), 400)
+    assert problem["errors"][0]["pointer"] == "/a~1b~0c"
+    assert assert_problem(agent.get(f"{TOOLS}?limit=0"), 400)["errors"][0]["pointer"] == "limit"
+    assert assert_problem(agent.get(f"{TOOLS}/search"), 400)["errors"][0]["pointer"] == "query"

@@ -1,0 +1,71 @@
+"""Who calls, and may they: `Authorization: Bearer tp_…` names the key, whose scopes decide.
+
+The functions serve any application, of DRF or not; the classes make DRF call them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import MethodNotAllowed
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from portal.http.problems import Problem
+from portal.tenancy.context import tenant_context
+from portal.tenancy.keys import Caller, find_caller, note_use
+from portal.tenancy.models import Scope
+
+CHALLENGE = 'Bearer realm="tool-portal"'
+
+
+def unauthenticated() -> Problem:
+    """The one refusal for every key that does not work, and for none: it does not tell which."""
+    sentence = "This needs a valid API key. Send `Authorization: Bearer KEY`."
+    return Problem(401, sentence, headers={"WWW-Authenticate": CHALLENGE})
+
+
+def authenticate_key(authorization: str) -> Caller:
+    """The caller whose key an Authorization header holds; notes that the key is in use. Raises Problem 401."""
+    scheme, _, key = authorization.partition(" ")
+    caller = find_caller(key.strip()) if scheme.lower() == "bearer" else None
+    if caller is None:
+        raise unauthenticated()
+    if caller.use_is_stale:
+        with tenant_context(caller.tenant_id):
+            note_use(caller)
+    return caller
+
+
+def require_scope(caller: Caller, scope: Scope) -> None:
+    """Raises Problem 403 for a key that has neither the scope nor `admin`."""
+    if not caller.scopes & {scope, Scope.ADMIN}:
+        raise Problem(403, f"This key lacks the scope {scope}.")
+
+
+class ApiKeyAuthentication(BaseAuthentication):
+    """Sets `request.auth` to the Caller; a request without the header is left to HasScope."""
+
+    def authenticate(self, request: Request) -> tuple[None, Caller] | None:
+        header = request.headers.get("Authorization", "")
+        return (None, authenticate_key(header)) if header else None
+
+
+class HasScope(BasePermission):
+    """Grants a view to keys that hold its `required_scope`, or `admin`.
+
+    `required_scope` is a scope, a dict of scopes by method, or None where any live key will do.
+    """
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        if not isinstance(request.auth, Caller):
+            raise unauthenticated()
+        method = "GET" if request.method == "HEAD" else str(request.method)
+        if method == "OPTIONS" or not hasattr(view, method.lower()):
+            raise MethodNotAllowed(str(request.method))
+        required = view.required_scope
+        scope = required[method] if isinstance(required, dict) else required
+        if scope is not None:
+            require_scope(request.auth, scope)
+        return True
