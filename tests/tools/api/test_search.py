@@ -158,7 +158,7 @@ def test_api_1_the_number_of_statements_is_fixed(
     agent: APIClient, tool_of: ToolOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Which slot serves is looked up twice a second at most, however many ask.
-    monkeypatch.setattr(slots, "_remembered", (None, 0.0))
+    monkeypatch.setattr(slots, "_cached", (None, 0.0))
     monkeypatch.setattr(slots, "CACHE_SECONDS", 60)
     slots.serving()
     counts: dict[int, set[int]] = {}
