@@ -1,6 +1,6 @@
 """What a tool means: the text that is embedded, the words that are searched, and where an imported value stands.
 
-The layout of both texts is tools/search/text.py's, which is pure; this module fills it from the rows.
+The layout of both texts is tools/catalogue/tool_text.py's, which is pure; this module fills it from the rows.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from embeddings.registry import EmbeddedEntity
 from embeddings.text import normalise
 from tools.catalogue.parameter_descriptions import description_of, parameter_descriptions, parameter_places
 from tools.catalogue.projection import tool_fields
+from tools.catalogue.tool_text import ToolText, embedding_source_text, keyword_text
 from tools.models import OVERRIDABLE_FIELDS, PARAMETER_PREFIX, Endpoint, Source, Tool, ToolEmbedding
-from tools.search.text import ToolText, embedding_source_text, keyword_text
 
 
 def tool_text(tool: Tool) -> ToolText:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from embeddings.text import normalise
 from tools.catalogue import embedding_text
+from tools.catalogue.tool_text import ToolText, embedding_source_text, keyword_text, split_identifier
 from tools.models import Tool
-from tools.search.text import ToolText, embedding_source_text, keyword_text, split_identifier
 
 FULL = ToolText(
     name="getUserById",
