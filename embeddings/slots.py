@@ -24,9 +24,6 @@ from embeddings.registry import EmbeddedEntity
 from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context, tenant_ids
 
-MAX_MISSING = 0.005
-"""The share of the serving vectors that the slot which is to serve next may lack: failed ones (EMB-10), or of edits that
-are just being embedded."""
 CACHE_SECONDS = 0.5
 """How long a process may go on searching in the slot that served before; its rows stay until it is dropped."""
 
@@ -64,7 +61,8 @@ class Completeness:
 
     @property
     def is_complete(self) -> bool:
-        return self.total - self.ready <= MAX_MISSING * self.total
+        """Whether few enough are missing for a switch: failed ones (EMB-10), or of edits that are just being embedded."""
+        return self.total - self.ready <= settings.EMBEDDING_SWITCH_MAX_MISSING * self.total
 
 
 def all() -> list[Slot]:  # noqa: A001 - read as slots.all()

@@ -12,7 +12,7 @@ os.environ.setdefault("PORTAL_DB_ROLE", "worker")
 
 app = Celery("portal")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["embeddings", "portal", "tools"])
+app.autodiscover_tasks(["embeddings", "portal.ops", "tools"])
 
 
 class LoopStep(bootsteps.StartStopStep):

@@ -12,12 +12,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from portal.http.bulkhead import WORKERS
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
+
+from django.conf import settings
 
 # The most there is: a question of 2,000 characters stands in the address of GET search.
 limit_request_line = 8190
-bind = f"{os.environ.get('HOST') or '127.0.0.1'}:{os.environ.get('PORT') or '8000'}"
-workers = WORKERS
+bind = f"{settings.HOST}:{settings.PORT}"
+workers = settings.WEB_CONCURRENCY
 worker_class = "sync"
 preload_app = True
 timeout = 60  # an upload of 20 MB is parsed within it

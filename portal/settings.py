@@ -1,4 +1,7 @@
-"""Every setting of the portal, read once from the environment with its default, bounds and reason.
+"""Every setting of the portal, read once from the environment with its default, its bounds and its meaning.
+
+`manage.py settings` lists them with their values, docs/settings.md with their defaults. What has no `env.` call is the
+framework's and stays the same in every installation.
 
 One database alias: which login it uses is chosen per process by PORTAL_DB_ROLE (`app`, `worker`, `admin`), so that
 the web never holds the owner's password and no code path can pick a stronger role by accident.
@@ -6,17 +9,187 @@ the web never holds the owner's password and no code path can pick a stronger ro
 
 from __future__ import annotations
 
+import os
+
 import pghistory
 from csp.constants import NONE, SELF
 
 from portal import env
 
 BASE_DIR = env.ROOT
-DEBUG = env.flag("DEBUG", default=False)
-SECRET_KEY = env.text("SECRET_KEY")
-ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
-CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", "")
 
+# --- Declared settings: what an installation may choose -------------------------------------------------------------
+# Each is read as one line of a table, so the formatter leaves their layout alone.
+# fmt: off
+env.section("Site")
+SECRET_KEY = env.required_secret("SECRET_KEY",
+    meaning="Django's secret key: it signs sessions and form tokens.")
+DEBUG = env.flag("DEBUG", default=False,
+    meaning="Shows Django's error pages. Never on in production.")
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]",
+    meaning="Host names that the site answers to, as in Django.")
+CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", "",
+    meaning="Origins whose forms are accepted, as in Django; needed behind a proxy that ends TLS.")
+COOKIES_SECURE = env.flag("COOKIES_SECURE", default=False,
+    meaning="Sends cookies over HTTPS only. On where the site is reached by HTTPS.")
+HOST = env.text("HOST", "127.0.0.1",
+    meaning="Address that the web server listens on.")
+PORT = env.integer("PORT", 8000, low=1, high=65_535,
+    meaning="Port that the web server listens on.")
+WEB_CONCURRENCY = env.integer("WEB_CONCURRENCY", max(2, len(os.sched_getaffinity(0))), low=1, high=1000,
+    default_rule="one a core, at least 2",
+    meaning="Processes of the web. All but one of them may read documents and ask MCP servers at a time; others answer 503.")
+LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", allowed=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+    meaning="Messages below this level are not logged.")
+METRICS_TOKEN = env.secret("METRICS_TOKEN",
+    meaning="Bearer token of `GET /metrics` (docs/prometheus.md). Without it the page does not exist.")
+
+env.section("Database")
+DB_ROLE = env.choice("PORTAL_DB_ROLE", "app", allowed=("app", "worker", "admin"),
+    meaning="Database login of this process. Each command and process chooses its own; see `manage.py` and `portal/processes.py`.")
+_LOGINS = {
+    "app": env.database("DATABASE_URL", needed=DB_ROLE == "app",
+        meaning="The web's login, as `postgresql://user:password@host:5432/portal`."),
+    "worker": env.database("DATABASE_WORKER_URL", needed=DB_ROLE == "worker",
+        meaning="The login of the workers."),
+    "admin": env.database("DATABASE_ADMIN_URL", needed=DB_ROLE == "admin",
+        meaning="The login of the schema's owner: migrations, tenants, API keys, backup."),
+}
+LOCK_TIMEOUT_SECONDS = env.number("LOCK_TIMEOUT_SECONDS", 2, low=0.1, high=60,
+    meaning="Seconds that a statement waits for a lock of the database before it fails.")
+
+env.section("Broker and cache")
+BROKER_URL, CACHE_URL = env.redis_urls()
+
+env.section("Jobs")
+JOB_LOST_SECONDS = env.number("JOB_LOST_SECONDS", 60, low=0.5, high=3600,
+    meaning="Seconds without a heartbeat after which a job counts as lost, and another process resumes it.")
+JOB_POLL = env.number("JOB_POLL", 2, low=0.05, high=60,
+    meaning="Seconds between two looks for jobs, for a process that no message wakes.")
+JOB_MAX_ATTEMPTS = env.integer("JOB_MAX_ATTEMPTS", 5, low=1, high=100,
+    meaning="Errors of the database that a job may meet in one batch before it fails; until then it is started again.")
+JOB_KEEP_DAYS = env.integer("JOB_KEEP_DAYS", 90, low=1, high=36_500,
+    meaning="Days that a job is kept after its end; `manage.py prune` and beat delete older ones.")
+
+env.section("Embeddings")
+EMBEDDING_PROVIDER = env.text("EMBEDDING_PROVIDER", "sentence-transformers",
+    meaning="`sentence-transformers`, `openai-compatible`, `local-http` (docs/embedding-model.md), `disabled` (tools are found by "
+            "keyword only), or the dotted path of a class with the interface of `embeddings.providers.base`.")
+EMBEDDING_MODEL = env.text("EMBEDDING_MODEL", "all-MiniLM-L6-v2",
+    meaning="The model. A new one is filled beside the one that serves until `embedding_model switch`.")
+EMBEDDING_URL = env.http_url("EMBEDDING_URL",
+    needed_by=f"EMBEDDING_PROVIDER={EMBEDDING_PROVIDER}" if EMBEDDING_PROVIDER in {"openai-compatible", "local-http"} else "",
+    meaning="Address of the embedding server.")
+EMBEDDING_API_KEY = env.secret("EMBEDDING_API_KEY",
+    meaning="Key for EMBEDDING_URL; it is sent nowhere else.")
+EMBEDDING_QUERY_PREFIX = env.text("EMBEDDING_QUERY_PREFIX", "",
+    meaning="Text before each question, spaces included, for e5-like models: `query: `.")
+EMBEDDING_PASSAGE_PREFIX = env.text("EMBEDDING_PASSAGE_PREFIX", "",
+    meaning="Text before each tool's text, spaces included, for e5-like models: `passage: `.")
+EMBEDDING_PREVIOUS_API_KEY = env.secret("EMBEDDING_PREVIOUS_API_KEY",
+    meaning="Key of the model in the other slot, while EMBEDDING_MODEL names a new one (EMB-10).")
+EMBEDDING_PREVIOUS_QUERY_PREFIX = env.text("EMBEDDING_PREVIOUS_QUERY_PREFIX", "",
+    meaning="Query prefix of the model in the other slot.")
+EMBEDDING_PREVIOUS_PASSAGE_PREFIX = env.text("EMBEDDING_PREVIOUS_PASSAGE_PREFIX", "",
+    meaning="Passage prefix of the model in the other slot.")
+EMBEDDING_RUNTIME = env.choice("EMBEDDING_RUNTIME", "onnx", allowed=("onnx", "torch"),
+    meaning="Runtime of sentence-transformers. `torch` needs the extra `[torch]`, runs any model, and may use a GPU.")
+if EMBEDDING_RUNTIME == "torch":
+    env.need_package("sentence_transformers", needed_by="EMBEDDING_RUNTIME=torch", install="pip install -r requirements/torch.in")
+EMBEDDING_DEVICE = env.choice("EMBEDDING_DEVICE", "auto", allowed=("auto", "cpu", "cuda"),
+    meaning="Device of the torch runtime.")
+EMBEDDING_DIMENSION = env.integer("EMBEDDING_DIMENSION", 384, low=384, high=384,
+    meaning="Numbers in a vector. The database's columns are `vector(384)`.")
+EMBEDDING_BATCH_SIZE = env.integer("EMBEDDING_BATCH_SIZE", 32, low=1, high=512,
+    meaning="Texts in one call of the provider.")
+EMBEDDING_THREADS = env.integer("EMBEDDING_THREADS", 1, low=1, high=64,
+    meaning="Processor threads of a model that runs in the process.")
+EMBEDDING_TIMEOUT = env.number("EMBEDDING_TIMEOUT", 30, low=0.1, high=600,
+    meaning="Seconds that one call of the provider may take.")
+EMBEDDING_QUERY_TIMEOUT = env.number("EMBEDDING_QUERY_TIMEOUT", 0.8, low=0.01, high=60,
+    meaning="Seconds that a search waits for the vector of its question before it answers by keyword (R11).")
+EMBEDDING_QUERY_SLOW = env.number("EMBEDDING_QUERY_SLOW", 0.4, low=0.01, high=60,
+    meaning="Seconds from which one failed call for a question opens the provider's circuit at once.")
+EMBEDDING_MAX_ATTEMPTS = env.integer("EMBEDDING_MAX_ATTEMPTS", 6, low=1, high=100,
+    meaning="Attempts of one text before its embedding is `failed` (EMB-5).")
+EMBEDDING_RETRY_BASE = env.number("EMBEDDING_RETRY_BASE", 2, low=0.01, high=600,
+    meaning="Seconds before the second attempt, at most; they double with each attempt, with jitter.")
+EMBEDDING_RETRY_MAX = env.number("EMBEDDING_RETRY_MAX", 600, low=0.01, high=86_400,
+    meaning="Seconds between two attempts, at most.")
+EMBEDDING_LEASE = env.number("EMBEDDING_LEASE", 60, low=0.1, high=3600,
+    meaning="Seconds that a claim of tasks is exclusive; the worker renews it at a third of them.")
+EMBEDDING_POLL = env.number("EMBEDDING_POLL", 3, low=0.05, high=60,
+    meaning="Seconds between two looks for tasks, for a worker that no message wakes.")
+EMBEDDING_RECONCILE_SECONDS = env.number("EMBEDDING_RECONCILE_SECONDS", 300, low=1, high=86_400,
+    meaning="Seconds between two runs of the reconciler, which enqueues what should have a task and has none.")
+EMBEDDING_CIRCUIT_ERRORS = env.integer("EMBEDDING_CIRCUIT_ERRORS", 5, low=1, high=100,
+    meaning="Errors of a provider as a whole that open its circuit; a refusal or a `Retry-After` opens it at once.")
+EMBEDDING_CIRCUIT_SECONDS = env.number("EMBEDDING_CIRCUIT_SECONDS", 30, low=0.05, high=3600,
+    meaning="Seconds between two tries while a circuit is open.")
+EMBEDDING_SWITCH_MAX_MISSING = env.number("EMBEDDING_SWITCH_MAX_MISSING", 0.005, low=0, high=1,
+    meaning="Share of the serving model's vectors that the other model may lack when it is switched to (EMB-10).")
+
+env.section("Search")
+SEARCH_QUERY_MAX_LENGTH = env.integer("SEARCH_QUERY_MAX_LENGTH", 2000, low=1, high=100_000,
+    meaning="Characters of a question, at most.")
+SEARCH_TOP_K_MAX = env.integer("SEARCH_TOP_K_MAX", 50, low=1, high=1000,
+    meaning="Results that a search may ask for, at most (SRC-3).")
+SEARCH_TOP_K = env.integer("SEARCH_TOP_K", min(20, SEARCH_TOP_K_MAX), low=1, high=SEARCH_TOP_K_MAX,
+    meaning="Results of a search that names no number (SRC-3).")
+SEARCH_NAMES_MAX = env.integer("SEARCH_NAMES_MAX", 1000, low=1, high=100_000,
+    meaning="Values of the filters `names` and `exclude`, at most (SRC-2).")
+SEARCH_FILTER_VALUES_MAX = env.integer("SEARCH_FILTER_VALUES_MAX", 50, low=1, high=1000,
+    meaning="Values of each other filter, at most.")
+SEARCH_SEMANTIC = env.flag("SEARCH_SEMANTIC", default=True,
+    meaning="Searches by meaning as well. Off: by keyword alone (SRC-5).")
+SEARCH_FUSION = env.choice("SEARCH_FUSION", "score", allowed=("score", "rrf"),
+    meaning="How the two rankings become one: by scores, or by ranks (reciprocal rank fusion, SRC-1).")
+SEARCH_RRF_K = env.integer("SEARCH_RRF_K", 60, low=1, high=10_000,
+    meaning="k of reciprocal rank fusion: a result at rank r counts 1 / (k + r).")
+SEARCH_MIN_SIMILARITY = env.number("SEARCH_MIN_SIMILARITY", 0.35, low=0.01, high=1,
+    meaning="Cosine under which nothing is near. A best match below it is not stretched to the full score.")
+SEARCH_SEMANTIC_SHARE_MIN = env.number("SEARCH_SEMANTIC_SHARE_MIN", 0.25, low=0, high=1,
+    meaning="Weight of the vectors for a question that spells out the names of its matches; the keywords have the rest.")
+SEARCH_SEMANTIC_SHARE_MAX = env.number("SEARCH_SEMANTIC_SHARE_MAX", 0.75, low=SEARCH_SEMANTIC_SHARE_MIN, high=1,
+    meaning="Weight of the vectors for a question that names none of its matches.")
+SEARCH_CANDIDATES_MIN = env.integer("SEARCH_CANDIDATES_MIN", 30, low=1, high=1000,
+    meaning="Candidates that are ranked, at least (SRC-3).")
+SEARCH_CANDIDATES_PER_RESULT = env.integer("SEARCH_CANDIDATES_PER_RESULT", 2, low=1, high=20,
+    meaning="Candidates that are ranked for each result that is asked for (SRC-3).")
+SEARCH_EXACT_LIMIT = env.integer("SEARCH_EXACT_LIMIT", 10_000, low=0, high=1_000_000,
+    meaning="Up to so many tools vectors are compared one by one; beyond it through the HNSW index.")
+SEARCH_POSTINGS_BUDGET = env.integer("SEARCH_POSTINGS_BUDGET", 2500, low=1, high=1_000_000,
+    meaning="Postings that a question reads, at most, its rarest words first.")
+SEARCH_QUERY_CACHE = env.integer("SEARCH_QUERY_CACHE", 1000, low=0, high=100_000,
+    meaning="Vectors of questions that each process remembers (SRC-6).")
+
+env.section("Imports")
+DOCUMENT_MAX_BYTES = env.integer("DOCUMENT_MAX_BYTES", 20_000_000, low=1000, high=200_000_000,
+    meaning="Bytes of an imported document, or of an MCP server's answer, at most.")
+DOCUMENT_MAX_OPERATIONS = env.integer("DOCUMENT_MAX_OPERATIONS", 20_000, low=1, high=1_000_000,
+    meaning="Operations or tools of an imported document, at most.")
+IMPORT_ALLOWED_HOSTS = env.words("IMPORT_ALLOWED_HOSTS", "",
+    meaning="`host:port` of servers inside the organisation that may be asked; all others must have public addresses (SEC-2).")
+SYNC_MAX_REMOVED = env.number("SYNC_MAX_REMOVED", 0.2, low=0, high=1,
+    meaning="Share of a source's tools that a sync may remove without a confirmation (SYN-4).")
+SYNC_RETRY_SECONDS = env.number("SYNC_RETRY_SECONDS", 300, low=1, high=86_400,
+    meaning="Seconds until a scheduled sync that failed is tried again; they double up to the source's interval.")
+SYNCS_KEPT = env.integer("SYNCS_KEPT", 100, low=1, high=100_000,
+    meaning="Syncs of each source, with their documents, that are kept; beat deletes older ones daily.")
+MCP_COMMANDS_FILE = env.text("MCP_COMMANDS_FILE", "",
+    meaning="JSON file of the MCP servers that may be started, by id (docs/mcp-import.md): "
+            '`{"time": {"command": ["uvx", "mcp-server-time"], "environment": ["TZ"]}}`. Without it none may.')
+MCP_SECRET_PREFIX = env.text("MCP_SECRET_PREFIX", "MCP_SECRET_",
+    meaning="Beginning of the environment variables that MCP servers may be sent as headers.")
+MCP_SECONDS = env.number("MCP_SECONDS", 60, low=1, high=600,
+    meaning="Seconds from the start of an MCP server to the end of its list.")
+
+env.section("Requests")
+DATA_UPLOAD_MAX_MEMORY_SIZE = env.integer("REQUEST_MAX_BYTES", 1_000_000, low=10_000, high=100_000_000,
+    meaning="Bytes of a request's body, at most, documents apart.")
+# fmt: on
+
+# --- Django ---------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
@@ -37,6 +210,7 @@ INSTALLED_APPS = [
     "portal.tenancy",
     "portal.jobs",
     "portal.resilience",
+    "portal.ops",
     "embeddings",
     "tools",
 ]
@@ -57,7 +231,6 @@ MIDDLEWARE = [
 
 ROOT_URLCONF = "portal.urls"
 WSGI_APPLICATION = "portal.wsgi.application"
-APPEND_SLASH = True
 
 TEMPLATES = [
     {
@@ -77,20 +250,16 @@ TEMPLATES = [
 ]
 
 # --- Database -------------------------------------------------------------------------------------------------------
-DB_ROLE = env.choice("PORTAL_DB_ROLE", "app", allowed=("app", "worker", "admin"))
-_URL_OF_ROLE = {"app": "DATABASE_URL", "worker": "DATABASE_WORKER_URL", "admin": "DATABASE_ADMIN_URL"}
 # A forgotten transaction stops the queue and a slow statement blocks a page, so every login has bounds; only
 # migrations and maintenance (admin) may run long.
 _STATEMENT_TIMEOUT = {"app": "5s", "worker": "60s", "admin": "0"}[DB_ROLE]
-LOCK_TIMEOUT_SECONDS = 2
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
-        **env.database(_URL_OF_ROLE[DB_ROLE]),
-        "CONN_MAX_AGE": 0,
+        **_LOGINS[DB_ROLE],
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
-            "options": f"-c statement_timeout={_STATEMENT_TIMEOUT} -c lock_timeout={LOCK_TIMEOUT_SECONDS}s "
+            "options": f"-c statement_timeout={_STATEMENT_TIMEOUT} -c lock_timeout={1000 * LOCK_TIMEOUT_SECONDS:.0f}ms "
             "-c idle_in_transaction_session_timeout=60s",
             "application_name": f"portal-{DB_ROLE}",
             "connect_timeout": 5,
@@ -104,8 +273,18 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # In the event's own row: a table of contexts would hold every tenant's beside each other.
 PGHISTORY_CONTEXT_FIELD = pghistory.ContextJSONField()
 
-# --- Broker and worker ----------------------------------------------------------------------------------------------
-CELERY_BROKER_URL = env.text("REDIS_URL")
+# --- Broker and cache -----------------------------------------------------------------------------------------------
+# One server may hold both, as every key of the cache expires and none of the broker's does (portal/embedded/valkey.py).
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": CACHE_URL,
+        "KEY_PREFIX": "portal",
+        "TIMEOUT": 300,  # None would be a key that never expires, which a full server could not evict
+        "OPTIONS": {"socket_timeout": 1, "socket_connect_timeout": 1},
+    }
+}
+CELERY_BROKER_URL = BROKER_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_ROUTES = {"embeddings.tasks.wake": {"queue": "embeddings"}}
@@ -126,7 +305,7 @@ CELERY_TASK_PUBLISH_RETRY = False
 CELERY_BEAT_SCHEDULE = {
     "reconcile-embeddings": {
         "task": "embeddings.tasks.reconcile",
-        "schedule": env.number("EMBEDDING_RECONCILE_SECONDS", 300, low=1, high=86_400),
+        "schedule": EMBEDDING_RECONCILE_SECONDS,
         "options": {"expires": 240},
     },
     "prune-idempotency-keys": {
@@ -138,75 +317,6 @@ CELERY_BEAT_SCHEDULE = {
     "prune-jobs": {"task": "portal.ops.tasks.prune_jobs", "schedule": 86_400, "options": {"expires": 80_000}},
     "prune-syncs": {"task": "tools.tasks.prune_syncs", "schedule": 86_400, "options": {"expires": 80_000}},
 }
-
-# --- Jobs -----------------------------------------------------------------------------------------------------------
-JOB_LOST_SECONDS = env.number("JOB_LOST_SECONDS", 60, low=0.5, high=3600)  # without a heartbeat
-JOB_POLL = env.number("JOB_POLL", 2, low=0.05, high=60)  # seconds between polls without a bell
-
-# --- Embeddings -----------------------------------------------------------------------------------------------------
-# "sentence-transformers", "openai-compatible", "local-http", "disabled", or the dotted path of a class with the interface
-# of embeddings.providers.base.
-EMBEDDING_PROVIDER = env.text("EMBEDDING_PROVIDER", "sentence-transformers")
-EMBEDDING_MODEL = env.text("EMBEDDING_MODEL", "all-MiniLM-L6-v2")
-EMBEDDING_URL = env.http_url(
-    "EMBEDDING_URL",
-    needed_by=f"EMBEDDING_PROVIDER={EMBEDDING_PROVIDER}"
-    if EMBEDDING_PROVIDER in {"openai-compatible", "local-http"}
-    else "",
-)
-EMBEDDING_API_KEY = env.secret("EMBEDDING_API_KEY")  # sent to EMBEDDING_URL only
-# What e5-like models want before a text, spaces included: "query: ", "passage: ".
-EMBEDDING_QUERY_PREFIX = env.text("EMBEDDING_QUERY_PREFIX", "")
-EMBEDDING_PASSAGE_PREFIX = env.text("EMBEDDING_PASSAGE_PREFIX", "")
-# Of the model that has the other slot, while the settings name a new one (EMB-10).
-EMBEDDING_PREVIOUS_API_KEY = env.secret("EMBEDDING_PREVIOUS_API_KEY")
-EMBEDDING_PREVIOUS_QUERY_PREFIX = env.text("EMBEDDING_PREVIOUS_QUERY_PREFIX", "")
-EMBEDDING_PREVIOUS_PASSAGE_PREFIX = env.text("EMBEDDING_PREVIOUS_PASSAGE_PREFIX", "")
-# What runs the model of sentence-transformers: torch needs the extra [torch], has any model, and may use a GPU.
-EMBEDDING_RUNTIME = env.choice("EMBEDDING_RUNTIME", "onnx", allowed=("onnx", "torch"))
-if EMBEDDING_RUNTIME == "torch":
-    env.need_package(
-        "sentence_transformers",
-        needed_by="EMBEDDING_RUNTIME=torch",
-        install="pip install -r requirements/torch.in",
-    )
-EMBEDDING_DEVICE = env.choice("EMBEDDING_DEVICE", "auto", allowed=("auto", "cpu", "cuda"))  # torch's
-EMBEDDING_DIMENSION = env.integer("EMBEDDING_DIMENSION", 384, low=384, high=384)  # the column is vector(384)
-EMBEDDING_BATCH_SIZE = env.integer("EMBEDDING_BATCH_SIZE", 32, low=1, high=512)
-EMBEDDING_THREADS = env.integer("EMBEDDING_THREADS", 1, low=1, high=64)
-EMBEDDING_TIMEOUT = env.number("EMBEDDING_TIMEOUT", 30, low=0.1, high=600)  # seconds, one provider call
-EMBEDDING_MAX_ATTEMPTS = env.integer("EMBEDDING_MAX_ATTEMPTS", 6, low=1, high=100)
-EMBEDDING_RETRY_BASE = env.number(
-    "EMBEDDING_RETRY_BASE", 2, low=0.01, high=600
-)  # seconds, doubles per attempt
-EMBEDDING_RETRY_MAX = env.number("EMBEDDING_RETRY_MAX", 600, low=0.01, high=86_400)
-EMBEDDING_LEASE = env.number("EMBEDDING_LEASE", 60, low=0.1, high=3600)  # seconds a claim is exclusive
-EMBEDDING_POLL = env.number("EMBEDDING_POLL", 3, low=0.05, high=60)  # seconds between polls without a bell
-# Errors of the provider as a whole until nobody calls it, and seconds between two tries from then on.
-EMBEDDING_CIRCUIT_ERRORS = env.integer("EMBEDDING_CIRCUIT_ERRORS", 5, low=1, high=100)
-EMBEDDING_CIRCUIT_SECONDS = env.number("EMBEDDING_CIRCUIT_SECONDS", 30, low=0.05, high=3600)
-
-# --- Search ---------------------------------------------------------------------------------------------------------
-SEARCH_SEMANTIC = env.flag("SEARCH_SEMANTIC", default=True)
-SEARCH_FUSION = env.choice("SEARCH_FUSION", "score", allowed=("score", "rrf"))
-SEARCH_EXACT_LIMIT = env.integer("SEARCH_EXACT_LIMIT", 10_000, low=0, high=1_000_000)  # rows; above it HNSW
-SEARCH_QUERY_CACHE = env.integer("SEARCH_QUERY_CACHE", 1000, low=0, high=100_000)  # query vectors per process
-
-# --- Imports --------------------------------------------------------------------------------------------------------
-DATA_UPLOAD_MAX_MEMORY_SIZE = 1_000_000
-DOCUMENT_MAX_BYTES = 20_000_000
-# "host:port" of servers inside the organisation that documents may be fetched from; all else must be public.
-IMPORT_ALLOWED_HOSTS = env.words("IMPORT_ALLOWED_HOSTS", "")
-# The commands of MCP servers that may be started, by id (tools/imports/fetching/mcp/server.py says the form); none without it.
-MCP_COMMANDS_FILE = env.text("MCP_COMMANDS_FILE", "")
-SYNC_MAX_REMOVED = env.number(
-    "SYNC_MAX_REMOVED", 0.2, low=0, high=1
-)  # of a source's tools, without being asked
-SYNCS_KEPT = env.integer("SYNCS_KEPT", 100, low=1, high=100_000)  # of each source, with their documents
-# Only variables that begin with this may be sent to MCP servers as headers: operators name them (docs/mcp-import.md).
-MCP_SECRET_PREFIX = env.text("MCP_SECRET_PREFIX", "MCP_SECRET_")
-MCP_SECONDS = env.number("MCP_SECONDS", 60, low=1, high=600)  # from a server's start to its whole list
-FILE_UPLOAD_MAX_MEMORY_SIZE = 2_500_000
 
 # --- API ------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
@@ -240,18 +350,13 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False, "validatorUrl": None},
 }
 
-# --- Figures ---------------------------------------------------------------------------------------------------------
-# The bearer token that GET /metrics wants; without it there is no such page.
-METRICS_TOKEN = env.secret("METRICS_TOKEN")
-
 # --- Pages ----------------------------------------------------------------------------------------------------------
+FILE_UPLOAD_MAX_MEMORY_SIZE = 2_500_000  # a larger upload is kept in a file
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
-USE_TZ = True
-USE_I18N = True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True  # the repository's own vendored files; no build step
@@ -272,12 +377,8 @@ CONTENT_SECURITY_POLICY = {
         "frame-ancestors": [NONE],
     }
 }
-SESSION_COOKIE_HTTPONLY = True
-SESSION_COOKIE_SAMESITE = "Lax"
-CSRF_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag("COOKIES_SECURE", default=False)
-X_FRAME_OPTIONS = "DENY"
-SECURE_REFERRER_POLICY = "same-origin"
+# Django's defaults do the rest: cookies are HttpOnly and SameSite=Lax, no page may be framed.
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = COOKIES_SECURE
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
@@ -291,6 +392,6 @@ LOGGING = {
     "handlers": {
         "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}
     },
-    "root": {"handlers": ["console"], "level": env.text("LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["console"], "level": LOG_LEVEL},
     "loggers": {"django.request": {"level": "ERROR"}},
 }

@@ -5,14 +5,13 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import include, path
 
-from portal.ops import health
-from portal.ops import prometheus as metrics
+from portal.ops import health, prometheus
 from tools.api.schema_views import docs_page, schema
 
 urlpatterns = [
     path("livez", health.livez),
     path("readyz", health.readyz),
-    path("metrics", metrics.metrics),
+    path("metrics", prometheus.metrics),
     path("admin/", admin.site.urls),
     path("api/v1/", include("tools.api.urls")),
     path("api/v1/schema", schema),

@@ -67,8 +67,11 @@ def _own_database(worker: str) -> None:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
     for variable in DATABASE_VARIABLES:
         os.environ[variable] = with_database(os.environ[variable], name)
-    number = int(worker.removeprefix("gw")) + 1 if worker.startswith("gw") else 0
+    # Two database numbers for each worker: the broker's, and the next one, which is the cache's (portal/env.py).
+    number = 2 * (int(worker.removeprefix("gw")) + 1) if worker.startswith("gw") else 0
     os.environ["REDIS_URL"] = urlunsplit(urlsplit(os.environ["REDIS_URL"])._replace(path=f"/{number}"))
+    for variable in ("BROKER_URL", "CACHE_URL"):
+        os.environ.pop(variable, None)
 
 
 @pytest.hookimpl(trylast=True)

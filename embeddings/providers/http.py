@@ -14,14 +14,13 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import httpcore
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from embeddings.providers.base import Kind, ProviderError
 from portal.outbound.deadline import DeadlineBackend
 from portal.outbound.http import CONNECT_SECONDS, BodyTooLarge, open_response, read_body
 
-QUERY_SECONDS = 0.8
-"""What a search spends on its question at most, before it goes by words alone (R11)."""
 MAX_REPLY = 8_000_000
 """Bytes. 512 vectors of 384 numbers take 4 MB."""
 MAX_PAUSE = 3600.0
@@ -63,7 +62,7 @@ class Server:
     def post(self, path: str, body: Mapping[str, object], kind: Kind = "passage") -> Any:
         """What the server answers, read as JSON. No redirect is followed, no proxy used. Raises ProviderError."""
         # A search waits for its answer, and has another way to give one.
-        timeout = min(self.timeout, QUERY_SECONDS) if kind == "query" else self.timeout
+        timeout = min(self.timeout, settings.EMBEDDING_QUERY_TIMEOUT) if kind == "query" else self.timeout
         deadline = time.monotonic() + timeout
         parts = urlsplit(self.url)
         url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + path, parts.query, ""))

@@ -30,7 +30,8 @@ from portal.embedded.supervisor import Supervisor, say
 from portal.processes import PREPARE, PROCESSES
 
 UP_LOCK = "up.lock"
-EXTERNAL = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_ADMIN_URL", "REDIS_URL")
+DATABASES = ("DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_ADMIN_URL")
+REDIS = ("REDIS_URL", "BROKER_URL", "CACHE_URL")  # the first stands for the other two (portal/env.py)
 ANSWER_SECONDS = 60
 DOWN_SECONDS = 20
 RESET_SECONDS = 30.0
@@ -188,9 +189,11 @@ def _run(root: Path, project: Project | None, signals: Signals, host: str, port:
 @contextlib.contextmanager
 def _services(root: Path) -> Iterator[Project | None]:
     """The embedded services, or nothing of ours where the environment names real servers."""
-    named = [name for name in EXTERNAL if os.environ.get(name)]
+    common, *apart = REDIS
+    redis = apart if any(map(os.environ.get, apart)) and not os.environ.get(common) else [common]
+    named = [name for name in (*DATABASES, *redis) if os.environ.get(name)]
     if named:
-        if missing := [name for name in EXTERNAL if name not in named]:
+        if missing := [name for name in (*DATABASES, *redis) if name not in named]:
             raise ServiceError(f"{named[0]} is set, so set {', '.join(missing)} as well.", exit_code=2)
         yield None
         return

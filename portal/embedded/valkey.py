@@ -1,8 +1,18 @@
-"""One Valkey server of our own: the broker and cache of an embedded portal.
+"""One Valkey server of our own: the broker (database 0) and the cache (database 1) of an embedded portal.
 
 It listens on a free loopback port and wants a password. A port and not a socket, because every Redis client and
 Celery take the same `redis://` URL, as they do for a real server. What is queued survives a clean stop; the portal's
 durable state is in PostgreSQL.
+
+A server has one limit of memory and one policy for all its databases. `volatile-lru` evicts only keys that expire, those
+first that were not used for the longest time:
+
+- Every key of the cache expires, and the broker's queues and its list of unacknowledged messages do not. So the cache gives
+  way to the broker and never the reverse. The broker's only key that expires is a lock, without which a message may be
+  delivered twice, which it may be anyway.
+- Where nothing is left to evict, a full server refuses writes. A broker that evicted would lose messages in silence.
+- `volatile-ttl` would evict the counters of API keys' rates, which live for a minute, before anything else; `allkeys-lru`
+  would evict queues.
 """
 
 from __future__ import annotations
@@ -26,8 +36,7 @@ START_TRIES = 5  # a port that was free can be taken before the server binds it
 SETTINGS = {
     "bind": "127.0.0.1",
     "maxmemory": "512mb",
-    # A broker that evicts loses messages in silence; one that is full says so.
-    "maxmemory-policy": "noeviction",
+    "maxmemory-policy": "volatile-lru",
     "save": "300 1",
     "stop-writes-on-bgsave-error": "no",
     "tcp-backlog": "128",

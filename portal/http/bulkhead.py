@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-WORKERS = int(os.environ.get("WEB_CONCURRENCY") or max(2, len(os.sched_getaffinity(0))))
-"""Processes of the web. The bulkhead has one place fewer, and one place where there is one process."""
+from django.conf import settings
+
 RETRY_SECONDS = 5
 with tempfile.TemporaryFile() as _file:
     _FILE = os.dup(_file.fileno())  # open as long as the process lives
@@ -39,7 +39,7 @@ def bulkhead() -> Iterator[None]:
 
 
 def _lock_place() -> int:
-    for place in range(max(1, WORKERS - 1)):
+    for place in range(max(1, settings.WEB_CONCURRENCY - 1)):
         try:
             fcntl.lockf(_FILE, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
         except OSError:

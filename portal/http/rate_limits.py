@@ -1,4 +1,4 @@
-"""How many requests a key has per minute, counted in the broker's server and shared by all processes.
+"""How many requests a key has per minute, counted in the cache and shared by all processes.
 
 A window is fixed: it begins with a key's first request and lasts a minute, so around the end of one a key may have
 twice its rate. A key without a rate is not counted at all. Only requests that the key may make are counted.
@@ -59,8 +59,8 @@ class Counter:
 
     def _counting(self) -> Any:
         with self._lock:
-            if self._url != settings.CELERY_BROKER_URL:
-                self._url = settings.CELERY_BROKER_URL
+            if self._url != settings.CACHE_URL:
+                self._url = settings.CACHE_URL
                 client = redis.Redis.from_url(
                     self._url,
                     socket_timeout=self.TIMEOUT_SECONDS,

@@ -34,8 +34,6 @@ from portal.tenancy.models import TenantManager, TenantModel
 LOG_LINES = 50
 ERROR_LENGTH = 500
 LABEL_LENGTH = 200
-# So often may a job meet trouble of the database between two batches before it is given up.
-MAX_ATTEMPTS = 5
 
 
 class JobState(models.TextChoices):

@@ -18,7 +18,7 @@ from portal.jobs import heartbeats, kinds
 from portal.jobs.context import Context
 from portal.jobs.errors import CannotGoOn, LostClaim
 from portal.jobs.loop import WorkLoop, heartbeat
-from portal.jobs.models import MAX_ATTEMPTS, Job, JobState
+from portal.jobs.models import Job, JobState
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def _work(context: Context) -> None:
     except (OperationalError, InterfaceError) as trouble:
         reason = _sentence(trouble)
         # The database's trouble is not the job's, unless it comes back at the same place again and again.
-        if job.attempts < MAX_ATTEMPTS:
+        if job.attempts < settings.JOB_MAX_ATTEMPTS:
             _end(job, lambda: Job.objects.release(job))
         else:
             _end(job, lambda: Job.objects.finish(job, JobState.FAILED, error=reason))

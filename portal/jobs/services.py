@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Count
 from django.db.models.functions import Coalesce, Now
@@ -18,7 +19,6 @@ from portal.jobs.kinds import Estimate, JobKind
 from portal.jobs.models import ACTIVE, Job, JobFailure, JobQuerySet, JobState
 from portal.tenancy.context import tenant_context, tenant_ids
 
-KEPT = timedelta(days=90)
 EXAMPLES = 5
 
 
@@ -174,8 +174,9 @@ def failures_by_error(pk: UUID) -> list[FailureGroup]:
     ]
 
 
-def prune_jobs(older_than: timedelta = KEPT) -> int:
-    """Deletes jobs that ended longer ago, in every tenant, as the worker, who alone sees them all; returns how many."""
+def prune_jobs(older_than: timedelta | None = None) -> int:
+    """Deletes jobs that ended longer ago (JOB_KEEP_DAYS unless it is said), in every tenant, as the worker, who alone sees them all; returns how many."""
+    older_than = older_than or timedelta(days=settings.JOB_KEEP_DAYS)
     pruned = 0
     ended = Coalesce("finished_at", "heartbeat_at", "created_at")  # one that was lost never finished
     for tenant_id in tenant_ids():

@@ -14,8 +14,12 @@ def livez(request: HttpRequest) -> JsonResponse:
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 when the database answers, else 503. The broker is reported, but is on no request's path."""
-    checks = {"database": _database(), "broker": _broker()}
+    """200 when the database answers, else 503. Broker and cache are reported, but no request needs them."""
+    checks = {
+        "database": _database(),
+        "broker": _redis(settings.CELERY_BROKER_URL),
+        "cache": _redis(settings.CACHE_URL),
+    }
     ready = checks["database"] == "ok"
     return JsonResponse({"status": "ok" if ready else "unavailable", **checks}, status=200 if ready else 503)
 
@@ -29,10 +33,10 @@ def _database() -> str:
     return "ok"
 
 
-def _broker() -> str:
+def _redis(url: str) -> str:
     try:
-        client = redis.Redis.from_url(settings.CELERY_BROKER_URL, socket_timeout=1, socket_connect_timeout=1)
-        client.ping()
+        with redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1) as client:
+            client.ping()
     except redis.RedisError:
         return "unavailable"
     return "ok"

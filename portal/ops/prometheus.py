@@ -1,4 +1,4 @@
-"""`GET /metrics`: figures for Prometheus, behind a token of their own."""
+"""`GET /metrics`: the metrics that Prometheus scrapes, behind a token of their own (docs/prometheus.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _registry.register(QueueCollector())
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
-    """The figures for who brings METRICS_TOKEN as a bearer; without that setting there is no such page."""
+    """Answers with the metrics in Prometheus' text format: 404 without METRICS_TOKEN, 401 for a wrong bearer token."""
     if not settings.METRICS_TOKEN:
         raise Http404
     given = request.headers.get("Authorization", "")

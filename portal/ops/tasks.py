@@ -24,6 +24,6 @@ def work_on_jobs() -> None:
 
 @shared_task(name="portal.ops.tasks.prune_jobs", ignore_result=True)
 def prune_jobs() -> None:
-    """Deletes jobs that ended 90 days ago, and what dead processes said of themselves."""
+    """Deletes jobs that ended JOB_KEEP_DAYS ago, and what dead processes said of themselves."""
     services.prune_jobs()
     heartbeats.prune_heartbeats()

@@ -14,13 +14,13 @@ import pytest
 
 from portal.embedded import ROOT, ServiceError, commands, running
 from portal.embedded.account import programs
-from portal.embedded.commands import EXTERNAL, down, reset, up
+from portal.embedded.commands import DATABASES, REDIS, down, reset, up
 from portal.embedded.layout import Layout, lock
 
 
 @pytest.fixture(autouse=True)
 def _no_servers_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*EXTERNAL, "PORT", "HOST", "MAKELEVEL"):
+    for name in (*DATABASES, *REDIS, "PORT", "HOST", "MAKELEVEL"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -68,6 +68,9 @@ def test_half_named_servers_are_refused_by_name(folder: Path, monkeypatch: pytes
     monkeypatch.setenv("REDIS_URL", "redis://elsewhere")
     monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere/portal")
     assert "DATABASE_WORKER_URL, DATABASE_ADMIN_URL" in str(refusal(folder))
+    monkeypatch.delenv("REDIS_URL")
+    monkeypatch.setenv("BROKER_URL", "redis://elsewhere")
+    assert "DATABASE_WORKER_URL, DATABASE_ADMIN_URL, CACHE_URL" in str(refusal(folder))
 
 
 def test_down_where_nothing_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from redis.retry import Retry
 from portal.embedded import ROOT, ServiceError, Services, start
 from portal.embedded.account import programs
 from portal.embedded.layout import Layout
+from portal.env import next_redis_database
 from tests.support.embedded import QUICK, copy_services, query, short_folder
 from tests.support.waiting import wait_until
 
@@ -110,7 +111,24 @@ class TestARunningSet:
             stranger.ping()
         with redis.Redis.from_url(shared.urls["REDIS_URL"]) as friend:
             assert friend.ping()
-            assert friend.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+            assert friend.config_get("maxmemory-policy") == {"maxmemory-policy": "volatile-lru"}
+
+    def test_a_full_server_gives_up_keys_of_the_cache_and_no_queue(self, shared: Services) -> None:
+        url = shared.urls["REDIS_URL"]
+        with redis.Redis.from_url(url) as broker, redis.Redis.from_url(next_redis_database(url)) as cache:
+            limit = broker.config_get("maxmemory")["maxmemory"]
+            for number in range(2_000):
+                cache.set(f"result-{number}", "x" * 1_000, ex=3_600)
+            broker.rpush("queue", "a message")
+            broker.config_set("maxmemory", broker.info("memory")["used_memory"])
+            try:
+                broker.rpush("queue", *["another message" * 50] * 500)
+                assert broker.llen("queue") == 501
+                assert cache.dbsize() < 2_000
+            finally:
+                broker.config_set("maxmemory", limit)
+                broker.delete("queue")
+                cache.flushdb()
 
     def test_has_no_password_on_a_command_line(self, shared: Services) -> None:
         lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in shared.pids.values()]

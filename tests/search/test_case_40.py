@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.conf import settings as django_settings
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
@@ -19,7 +20,6 @@ from tests.support.embeddings.pipeline import Pipeline
 from tests.support.imports.documents import INPUTS, import_document, needs_inputs
 from tests.support.search import ask, found
 from tools.models import Tool, ToolEmbedding
-from tools.search.query import MAX_QUERY_LENGTH
 
 CASE = INPUTS / "cases" / "40-names-in-text-search"
 QUERIES = json.loads((CASE / "queries.json").read_text(encoding="utf-8")) if CASE.is_dir() else []
@@ -72,7 +72,11 @@ def test_case_40_no_query_of_the_case_is_an_error_page_SRC_1(imported: Pipeline,
     client = make_api(committed)
     for query in QUERIES:
         response = client.post("/api/v1/tools/search", {"query": query["q"]}, format="json")
-        askable = query["q"].strip() and "\0" not in query["q"] and len(query["q"]) <= MAX_QUERY_LENGTH
+        askable = (
+            query["q"].strip()
+            and "\0" not in query["q"]
+            and len(query["q"]) <= django_settings.SEARCH_QUERY_MAX_LENGTH
+        )
         assert response.status_code == (200 if askable else 400), query["q"]
         assert response.json()
 

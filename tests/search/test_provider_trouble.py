@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.conf import settings as django_settings
 
 from embeddings import providers
 from portal.resilience import circuit_breaker
@@ -15,7 +16,7 @@ from portal.tenancy.models import Tenant
 from portal.tenancy.rights import Rights
 from tests.support.servers.embedding_server import EmbeddingServer, embedding_server
 from tools.search.query import SearchAnswer, SearchQuery
-from tools.search.service import SLOW_SECONDS, _embedded, search
+from tools.search.service import _embedded, search
 
 Ask = Callable[[], SearchAnswer]
 
@@ -45,7 +46,7 @@ def ask(committed: Tenant) -> Ask:
 
 
 def slow(answers: list[SearchAnswer]) -> int:
-    return sum(answer.timings["embed"] >= 1000 * SLOW_SECONDS for answer in answers)
+    return sum(answer.timings["embed"] >= 1000 * django_settings.EMBEDDING_QUERY_SLOW for answer in answers)
 
 
 @pytest.mark.parametrize("fault", ["hangs", "1 of 3 hangs", "drip"])

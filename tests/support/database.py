@@ -37,7 +37,7 @@ def login(variable: str, *, url: str | None = None) -> Iterator[None]:
     """Within it, this thread's database connection is the one of that URL (`DATABASE_WORKER_URL`: the worker's)."""
     usual = connections["default"]
     with mock.patch.dict(os.environ, {variable: url} if url else {}):
-        chosen = env.database(variable)
+        chosen = env.database_login(variable)
     options = {key: value for key, value in usual.settings_dict["OPTIONS"].items() if key != "pool"}
     other = DatabaseWrapper({**usual.settings_dict, **chosen, "OPTIONS": options}, "default")
     connections["default"] = other

@@ -46,8 +46,8 @@ def first_run(committed: Tenant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PORTAL_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("PORT", "8123")
     monkeypatch.delenv("PORTAL_URL", raising=False)
-    application = {name: connection.settings_dict[name] for name in env.database("DATABASE_URL")}
-    use_login(env.database("DATABASE_ADMIN_URL"))
+    application = {name: connection.settings_dict[name] for name in env.database_login("DATABASE_URL")}
+    use_login(env.database_login("DATABASE_ADMIN_URL"))
 
     def run(*arguments: str) -> tuple[dict[str, Any], str]:
         out = io.StringIO()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
 from embeddings.models import EmbeddingStatus
@@ -16,7 +17,7 @@ from tools.api.serializers import (
     ToolSerializer,
 )
 from tools.catalogue.filters import ToolFilter
-from tools.search.query import DEFAULT_TOP_K, FILTER_NAMES, MAX_QUERY_LENGTH, MAX_TOP_K
+from tools.search.query import FILTER_NAMES
 
 Json = dict[str, Any]
 TEXT: Json = {"type": "string"}
@@ -106,8 +107,20 @@ search_by_get = extend_schema(
     operation_id="search_by_get",
     summary="Which tools serve this need? (for curl and caches)",
     parameters=[
-        query("query", {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_LENGTH}, required=True),
-        query("top_k", {"type": "integer", "minimum": 1, "maximum": MAX_TOP_K, "default": DEFAULT_TOP_K}),
+        query(
+            "query",
+            {"type": "string", "minLength": 1, "maxLength": settings.SEARCH_QUERY_MAX_LENGTH},
+            required=True,
+        ),
+        query(
+            "top_k",
+            {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": settings.SEARCH_TOP_K_MAX,
+                "default": settings.SEARCH_TOP_K,
+            },
+        ),
         *(query(name, TEXTS, "Several, or one with commas.") for name in FILTER_NAMES),
         IF_NONE_MATCH,
         _TIMING,

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from django.conf import settings
 from rest_framework import serializers
 
 from tools.api.pages import refuse_unknown
 from tools.models import Tool
-from tools.search.query import (
-    DEFAULT_TOP_K,
-    FILTER_NAMES,
-    MAX_QUERY_LENGTH,
-    MAX_TOP_K,
-    SearchFilters,
-    SearchQuery,
-)
+from tools.search.query import FILTER_NAMES, SearchFilters, SearchQuery
 
-MAX_FILTER_VALUES = {"names": 1000, "exclude": 1000}
+# The filters that may hold more values than the others.
+_MAX_FILTER_VALUES = {"names": settings.SEARCH_NAMES_MAX, "exclude": settings.SEARCH_NAMES_MAX}
 # Short forms that callers write; the long form is the field's name everywhere else.
 ALIASES = {
     "protocol": "source_protocol",
@@ -43,15 +38,19 @@ class WordsField(serializers.ListField):
 class SearchSerializer(serializers.Serializer[Any]):
     """A search request; the filters stand beside `query` or inside `filters`."""
 
-    query = serializers.CharField(max_length=MAX_QUERY_LENGTH, trim_whitespace=True)
-    top_k = serializers.IntegerField(min_value=1, max_value=MAX_TOP_K, default=DEFAULT_TOP_K)
+    query = serializers.CharField(max_length=settings.SEARCH_QUERY_MAX_LENGTH, trim_whitespace=True)
+    top_k = serializers.IntegerField(
+        min_value=1, max_value=settings.SEARCH_TOP_K_MAX, default=settings.SEARCH_TOP_K
+    )
     filters = serializers.DictField(required=False)
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         fields = super().get_fields()
         # Only the filters that were given: making the others would be a tenth of a search's time in Python.
         for name in self._given:
-            fields[name] = WordsField(required=False, max_length=MAX_FILTER_VALUES.get(name, 50))
+            fields[name] = WordsField(
+                required=False, max_length=_MAX_FILTER_VALUES.get(name, settings.SEARCH_FILTER_VALUES_MAX)
+            )
         return fields
 
     _given: Iterable[str] = FILTER_NAMES

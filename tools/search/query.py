@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-MAX_QUERY_LENGTH = 2000
-DEFAULT_TOP_K = 20
-MAX_TOP_K = 50
+from django.conf import settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class SearchQuery:
     """`text` in natural language; `top_k` results at most."""
 
     text: str
-    top_k: int = DEFAULT_TOP_K
+    top_k: int = field(default_factory=lambda: settings.SEARCH_TOP_K)
     filters: SearchFilters = field(default_factory=SearchFilters)
 
 

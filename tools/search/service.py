@@ -31,8 +31,6 @@ from tools.search.query import Candidate, SearchAnswer, SearchFilters, SearchQue
 
 log = logging.getLogger(__name__)
 
-SLOW_SECONDS = 0.4
-
 # What a filter is called in the question, and the parameter of tools_search_candidates that it fills.
 _SQL_FILTERS = {
     "namespace": "namespaces",
@@ -125,7 +123,7 @@ def _embedded(slot: Slot, text: str) -> str:
         vector = _asked(provider, text)
     except ProviderError as error:
         if not error.permanent:
-            slow = time.monotonic() - started >= SLOW_SECONDS
+            slow = time.monotonic() - started >= settings.EMBEDDING_QUERY_SLOW
             circuit_breaker.record_failure(slot.model, "query", error, at_once=slow)
         raise
     if slot.model in waits:
@@ -148,7 +146,9 @@ def _candidates(slot: Slot, vector: str | None, query: SearchQuery, rights: Righ
     arguments: dict[str, Any] = {
         "query_vector": vector,
         "query_text": query.text,
-        "max_results": max(30, 2 * query.top_k),
+        "max_results": max(
+            settings.SEARCH_CANDIDATES_MIN, settings.SEARCH_CANDIDATES_PER_RESULT * query.top_k
+        ),
         "fusion": settings.SEARCH_FUSION,
         "vector_slot": slot.number,
         "exact_limit": settings.SEARCH_EXACT_LIMIT,

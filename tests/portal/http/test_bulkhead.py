@@ -14,9 +14,9 @@ from typing import Any, Self
 
 import psycopg
 import pytest
+from django.conf import settings
 
 from bench.stack import Client, stack
-from portal.http import bulkhead as module
 from portal.http.bulkhead import TooBusy, bulkhead
 from tests.support.database import real_commits
 
@@ -30,7 +30,7 @@ def hold(told: Connection) -> None:
 @pytest.fixture
 def holder(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Connection]]:
     """Another process of the web, of two, that holds the only place."""
-    monkeypatch.setattr(module, "WORKERS", 2)
+    monkeypatch.setattr(settings, "WEB_CONCURRENCY", 2)
     forked = multiprocessing.get_context("fork")
     here, there = forked.Pipe()
     process = forked.Process(target=hold, args=(there,), daemon=True)
@@ -60,7 +60,7 @@ def test_the_place_of_a_killed_worker_is_free_again(holder: tuple[Any, Connectio
 
 
 def test_one_worker_alone_takes_every_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WORKERS", 1)
+    monkeypatch.setattr(settings, "WEB_CONCURRENCY", 1)
     with bulkhead():
         pass
 

@@ -124,7 +124,7 @@ def test_api_1_a_dead_or_frozen_broker_refuses_nobody_waits_once_and_is_logged_o
     owner: Tenant, servers: Services, outage: str, settings: Any, caplog: pytest.LogCaptureFixture,
     own_counter: rate_limits.Counter, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    settings.CELERY_BROKER_URL = servers.urls["REDIS_URL"]
+    settings.CACHE_URL = servers.urls["REDIS_URL"]
     client = make_api(owner, requests_per_minute=1)
     assert [client.get(ME).status_code for _ in range(2)] == [200, 429]
     pid = servers.pids["valkey"]

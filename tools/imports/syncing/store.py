@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import connection
 from django.db.models import F
@@ -40,7 +41,6 @@ INTERVALS = {
     Schedule.DAILY: timedelta(days=1),
     Schedule.WEEKLY: timedelta(weeks=1),
 }
-_FIRST_RETRY = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,11 @@ def note_success(source: Source) -> None:
 def note_failure(source: Source, error: str, actor: str) -> None:
     """In the history, and at the source, which is tried again later each time."""
     interval = INTERVALS.get(Schedule(source.schedule))
-    wait = min(interval, _FIRST_RETRY * 2 ** min(source.failures, 12)) if interval else None
+    wait = (
+        min(interval, timedelta(seconds=settings.SYNC_RETRY_SECONDS) * 2 ** min(source.failures, 12))
+        if interval
+        else None
+    )
     Source.objects.filter(pk=source.pk).update(
         failures=F("failures") + 1, last_error=error, next_sync_at=Now() + wait if wait else None
     )

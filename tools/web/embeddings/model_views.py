@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
@@ -44,7 +45,11 @@ class Second:
     @property
     def allowed(self) -> int:
         """How many vectors may be missing or failed at the switch."""
-        return int(self.found.total * slots.MAX_MISSING)
+        return int(self.found.total * settings.EMBEDDING_SWITCH_MAX_MISSING)
+
+    @property
+    def allowed_percent(self) -> float:
+        return 100 * settings.EMBEDDING_SWITCH_MAX_MISSING
 
     @property
     def too_many(self) -> int:

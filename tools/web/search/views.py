@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from tools.search.query import MAX_QUERY_LENGTH, Hit, SearchAnswer, SearchQuery
+from tools.search.query import Hit, SearchAnswer, SearchQuery
 from tools.search.service import search
 from tools.web.embeddings.state import BADGES
 from tools.web.shell.access import PageRequest, member_page, rights_of
@@ -50,9 +51,9 @@ def search_page(request: PageRequest) -> HttpResponse:
     size = request.GET.get("top_k", "")
     top_k = int(size) if size in map(str, SIZES) else SIZES[1]
     context: dict[str, Any] = {"q": text, "top_k": top_k, "sizes": SIZES, "examples": EXAMPLES}
-    if len(text) > MAX_QUERY_LENGTH:
+    if len(text) > settings.SEARCH_QUERY_MAX_LENGTH:
         context["error"] = (
-            f"A question has at most {MAX_QUERY_LENGTH:,} characters; this one has {len(text):,}."
+            f"A question has at most {settings.SEARCH_QUERY_MAX_LENGTH:,} characters; this one has {len(text):,}."
         )
     elif text:
         answer = search(rights_of(request), SearchQuery(text=text, top_k=top_k))

@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandParser
 
 from portal.jobs import services
@@ -19,7 +20,7 @@ class Command(PortalCommand):
         super().add_arguments(parser)
         parser.add_argument(
             "--jobs",
-            default=f"{services.KEPT.days}d",
+            default=f"{settings.JOB_KEEP_DAYS}d",
             metavar="DAYS",
             help="kept so long; default: %(default)s",
         )

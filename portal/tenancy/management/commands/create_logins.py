@@ -22,7 +22,7 @@ class Command(PortalCommand):
         with connection.cursor() as cursor:
             cursor.execute(CREATE_GROUPS)
             for url, group in GROUP_OF_URL.items():
-                login = env.database(url)
+                login = env.database_login(url)
                 name, password = sql.Identifier(str(login["USER"])), sql.Literal(login["PASSWORD"])
                 cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [str(login["USER"])])
                 verb = sql.SQL("ALTER" if cursor.fetchone() else "CREATE")
