@@ -39,14 +39,15 @@ import json, resource, sys, time
 from pathlib import Path
 import django; django.setup()
 from tools.imports.fetching import sandbox
-from tools.imports.syncing import documents as service
+from tools.imports.syncing.documents import IncomingDocument
+from tools.imports.syncing.service import import_document
 what, path, tenant = sys.argv[1:]
 raw = Path(path).read_bytes()
 began = time.perf_counter()
 if what == 'parse':
     found = {'operations': sandbox.parse(sandbox.ANY, raw, name=path).operations}
 else:
-    found = service.import_document(tenant_id=tenant, raw=raw, name=path, actor='bench', slug='bench').as_dict()
+    found = import_document(IncomingDocument(raw, path, 'bench'), tenant_id=tenant, actor='bench').as_dict()
 seconds = time.perf_counter() - began
 peaks = [resource.getrusage(who).ru_maxrss // 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
 print(json.dumps({'seconds': seconds, 'mb': max(peaks), 'found': found}))

@@ -24,8 +24,9 @@ from tests.support.waiting import wait_until
 from tools.catalogue.tools import update_tool
 from tools.imports.fetching import sandbox
 from tools.imports.syncing import service as syncs
-from tools.imports.syncing.documents import import_document
+from tools.imports.syncing.documents import IncomingDocument
 from tools.imports.syncing.jobs import APPLY
+from tools.imports.syncing.service import import_document
 from tools.models import Tool
 
 OPERATIONS = 300
@@ -63,13 +64,17 @@ class Catalogue:
         for version in (0, 1):
             with self.in_tenant():
                 import_document(
-                    tenant_id=portal.tenant_id, raw=document(version), name="shop.json", actor="importer"
+                    IncomingDocument(raw=document(version), name="shop.json"),
+                    tenant_id=portal.tenant_id,
+                    actor="importer",
                 )
         self.edit()
         for version in (0, 1):
             with self.in_tenant():
                 import_document(
-                    tenant_id=portal.tenant_id, raw=document(version), name="shop.json", actor="importer"
+                    IncomingDocument(raw=document(version), name="shop.json"),
+                    tenant_id=portal.tenant_id,
+                    actor="importer",
                 )
             self.versions.append(self.read())
 
@@ -104,9 +109,7 @@ class Catalogue:
 
     def plan(self, version: int) -> tuple[UUID, UUID]:
         """A job that will apply this version; its id and the sync's."""
-        sync = syncs.plan_document(
-            tenant_id=self.portal.tenant_id, raw=document(version), name="shop.json", slug="shop", actor="petra"
-        )  # fmt: skip
+        sync = syncs.plan_document(IncomingDocument(raw=document(version), name="shop.json", slug="shop"), tenant_id=self.portal.tenant_id, actor="petra")  # fmt: skip
         with self.in_tenant():
             return jobs.start(APPLY, {"sync": str(sync.pk)}, by="anton").pk, sync.pk
 

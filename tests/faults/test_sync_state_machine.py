@@ -45,6 +45,7 @@ from tools.imports.fetching import sandbox
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import apply, plan
 from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import IncomingDocument
 from tools.models import Source, Sync, SyncState, Tool
 
 STEPS, AT_A_TIME = 8, 9
@@ -177,9 +178,7 @@ def machine(make_tenant: Callable[[], Tenant], owner: psycopg.Connection[Any]) -
         def plan(self, change: DocumentChange) -> None:
             document = self.model.document(change)
             with self.nothing_written("tools_source", "tools_sourcedocument"):
-                sync = syncs.plan_document(
-                    tenant_id=self.tenant.pk, raw=document.written(), name="shop.json", slug="shop", actor="otto"
-                )  # fmt: skip
+                sync = syncs.plan_document(IncomingDocument(raw=document.written(), name="shop.json", slug="shop"), tenant_id=self.tenant.pk, actor="otto")  # fmt: skip
             with tenant_context(self.tenant.pk):
                 rows = list(sync.changes.all())
             names = {row.key.split("/")[1]: row for row in rows}
@@ -437,7 +436,7 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         apply._Writer, "_overrides", lambda self, tools: {}
     ),
     "a move that makes a new tool": lambda monkeypatch: monkeypatch.setattr(
-        plan._Planner, "_moves", lambda self, new, gone: (new, [], gone)
+        plan._Planner, "_detect_moves", lambda self, new, gone: (new, [], gone)
     ),
     "a return that activates what an operator deactivated": _activates_all,
     "a sync without a guard": lambda monkeypatch: monkeypatch.setattr(

@@ -7,8 +7,8 @@ import re
 from django.test import Client
 
 from tools.imports.formats.recognise import parse_document
-from tools.imports.syncing.service import Origin, apply_document
-from tools.models import SourceKind
+from tools.imports.syncing.documents import IncomingDocument
+from tools.imports.syncing.service import import_parsed
 
 SHOP_DOCUMENT = """
 openapi: 3.0.0
@@ -27,8 +27,8 @@ paths:
 
 def import_shop(summary: str) -> None:
     raw = (SHOP_DOCUMENT % summary).encode()
-    origin = Origin(slug="shop", kind=SourceKind.OPENAPI, name="shop.yaml", raw=raw)
-    apply_document(parse_document(raw, name="shop.yaml"), origin, actor="importer")
+    incoming = IncomingDocument(raw, "shop.yaml", "shop")
+    import_parsed(parse_document(raw, name="shop.yaml"), incoming, actor="importer")
 
 
 def seen(client: Client, path: str) -> dict[str, str]:

@@ -28,6 +28,7 @@ from tests.support.imports.documents import document, import_document
 from tools.catalogue import servers
 from tools.catalogue.tools import create_tool, update_tool
 from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import IncomingDocument
 from tools.models import McpServer, Source, Sync, Tool
 
 METHODS = ("get", "post", "put", "patch", "delete", "head")
@@ -108,7 +109,7 @@ def _plan(tenant: Tenant, source: Source, canary: str, text: str) -> Sync:
     changed = document("fish", "feed", title=text, fish=f"Feeds every {text}.", feed=f"Buys feed for {text}.")
     raw = json.dumps(changed).encode()
     return syncs.plan_document(
-        tenant_id=tenant.pk, raw=raw, name=f"{canary}.json", actor=canary, slug=source.slug
+        IncomingDocument(raw=raw, name=f"{canary}.json", slug=source.slug), tenant_id=tenant.pk, actor=canary
     )
 
 

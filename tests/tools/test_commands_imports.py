@@ -21,7 +21,8 @@ from tests.support.imports.parsing import counted_operations
 from tests.support.servers import mcp_servers
 from tests.support.servers.document_server import DocumentServer, document_server
 from tools.catalogue.tools import update_tool
-from tools.imports.syncing.documents import import_tools
+from tools.imports.syncing.documents import tool_file
+from tools.imports.syncing.service import import_document
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncState, Tool
 
 Run = Callable[..., tuple[int, str, str]]
@@ -225,7 +226,7 @@ def test_syn_4_what_cannot_be_read_is_refused_alone_and_is_some_of_all(
     run("import_openapi", server.put("/gone.json", document("b")), "--source", "gone")
     run("import_openapi", write(document("c")), "--source", "typed")
     del server.documents["/gone.json"]
-    import_tools(tenant_id=committed.pk, raw=b'{"id": "t"}', name="ours.jsonl", actor="olga")
+    import_document(tool_file(raw=b'{"id": "t"}', name="ours.jsonl"), tenant_id=committed.pk, actor="olga")
     with tenant_context(committed.pk):
         Source.objects.filter(slug="ours").update(url="https://example.com/")
         Tool.objects.filter(tool_id="t").update(active=False)

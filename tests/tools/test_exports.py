@@ -27,7 +27,8 @@ from tools.imports.files import import_export as exported
 from tools.imports.files.import_export import Conflicts, EntriesReport, import_export
 from tools.imports.formats import tool_files as jsonl
 from tools.imports.formats.specs import DocumentRefused
-from tools.imports.syncing import documents as service
+from tools.imports.syncing import service
+from tools.imports.syncing.documents import tool_file
 from tools.models import Endpoint, ManualOverride, McpServer, Source, SourceDocument, Tool, ToolEmbedding
 
 Capture = pytest.CaptureFixture[str]
@@ -379,7 +380,9 @@ def test_a_file_that_a_person_wrote_in_part_is_filled_as_the_portal_does(tenant:
 
 def test_tools_that_somebody_wrote_may_be_yaml_too(tenant: Tenant) -> None:
     def imported(text: str, name: str) -> Any:
-        return service.import_tools(tenant_id=tenant.pk, raw=text.encode(), name=name, actor="x")
+        return service.import_document(
+            tool_file(raw=text.encode(), name=name), tenant_id=tenant.pk, actor="x"
+        )
 
     one = "---\nid: a\ntags: [x]\n---\nid: b\ndescription: |\n  - not\n  - items\n"
     assert imported(one, "docs.yaml").added == 2

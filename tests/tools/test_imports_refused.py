@@ -22,7 +22,8 @@ from tools.catalogue.errors import Busy, CatalogueError, Invalid
 from tools.catalogue.tools import create_tool, update_tool
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
-from tools.imports.syncing.documents import import_tools, slug_of
+from tools.imports.syncing.documents import slug_of, tool_file
+from tools.imports.syncing.service import import_document as import_incoming
 from tools.models import Endpoint, Source, SourceDocument, Tool
 
 Capture = pytest.CaptureFixture[str]
@@ -145,7 +146,7 @@ def lines(*tools: dict[str, Any] | str) -> bytes:
 
 
 def import_lines(tenant: Tenant, raw: bytes, **options: Any) -> Any:
-    return import_tools(tenant_id=tenant.pk, raw=raw, name="tools.jsonl", actor="importer", **options)
+    return import_incoming(tool_file(raw, "tools.jsonl", **options), tenant_id=tenant.pk, actor="importer")
 
 
 def test_import_tools_keeps_ids_to_the_letter_up_to_200_characters(committed: Tenant) -> None:
@@ -312,7 +313,7 @@ def test_syn_4_an_import_that_finds_another_running_says_so(committed: Tenant, a
 def written(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when an import has written and has not committed; it waits a second then, so that others run into it."""
     event = threading.Event()
-    real = syncs.apply_document
+    real = syncs.import_parsed
 
     def slow(*arguments: Any, **options: Any) -> Any:
         report = real(*arguments, **options)
@@ -321,7 +322,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
             time.sleep(1)
         return report
 
-    monkeypatch.setattr(syncs, "apply_document", slow)
+    monkeypatch.setattr(syncs, "import_parsed", slow)
     return event
 
 

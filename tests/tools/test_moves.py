@@ -73,7 +73,7 @@ def test_syn_6_another_path_or_method_keeps_the_tools_id_override_use_and_histor
 def test_syn_6_the_test_of_moves_notices_a_move_that_makes_a_new_tool(
     committed: Tenant, used: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan._Planner, "_moves", lambda self, new, gone: (new, [], gone))
+    monkeypatch.setattr(plan._Planner, "_detect_moves", lambda self, new, gone: (new, [], gone))
     monkeypatch.setattr("tools.imports.syncing.service.check_removals", lambda *_: None)
     with pytest.raises(AssertionError):
         its_id_its_override_and_its_use_stay(committed, used, moved(document("a", "b"), "/a", "/v2/a"))

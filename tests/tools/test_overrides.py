@@ -12,7 +12,8 @@ from tests.support.imports.documents import document, import_document
 from tests.support.overrides import edit, pets, recorded, texts, wanted
 from tools.catalogue import embedding_text, overrides
 from tools.catalogue.errors import Invalid
-from tools.imports.syncing.documents import import_tools
+from tools.imports.syncing.documents import tool_file
+from tools.imports.syncing.service import import_document as import_incoming
 from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool
 
 
@@ -52,7 +53,9 @@ def sync_file(tenant: Tenant, field: str, value: Any) -> None:
         "parameters": {"type": "object"},
         field: value,
     }
-    import_tools(tenant_id=tenant.pk, raw=json.dumps(line).encode(), name="file.jsonl", actor="importer")
+    import_incoming(
+        tool_file(raw=json.dumps(line).encode(), name="file.jsonl"), tenant_id=tenant.pk, actor="importer"
+    )
 
 
 def test_syn_5_every_overridable_field_is_tried() -> None:

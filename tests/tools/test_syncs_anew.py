@@ -39,6 +39,7 @@ from tools.catalogue.errors import Invalid, SyncFailed, WrongSyncState
 from tools.imports.fetching import sandbox
 from tools.imports.syncing import schedule
 from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import IncomingDocument
 from tools.imports.syncing.jobs import APPLY, SYNC
 from tools.models import Source, Sync, SyncState
 
@@ -298,22 +299,22 @@ def test_syn_4_a_plan_of_what_was_read_elsewhere_ends_with_the_sources_new_addre
 def test_syn_4_a_plan_from_another_address_moves_the_source_there_once_it_is_applied(
     shop: Tenant, api: Api
 ) -> None:
-    def from_url(url: str, **options: Any) -> Sync:
-        raw = json.dumps(document("a", "b", a=url)).encode()
+    def planned(name: str, url: str = "") -> Sync:
+        raw = json.dumps(document("a", "b", a=name)).encode()
         return syncs.plan_document(
-            tenant_id=shop.pk, raw=raw, name=url, actor="petra", slug="shop", **options
+            IncomingDocument(raw=raw, name=name, slug="shop", url=url), tenant_id=shop.pk, actor="petra"
         )
 
     first, second = "https://example.com/1.json", "https://example.com/2.json"
-    sync = from_url(first)
+    sync = planned(first, first)
     assert source(shop).url == api.url
     apply(shop, sync)
     assert source(shop).url == first
-    sync = from_url(second)
+    sync = planned(second, second)
     change(shop, schedule="daily", url=api.url)  # who set it later decides
     apply(shop, sync)
     assert source(shop).url == api.url
-    apply(shop, from_url(first, is_stored=True))  # an old document, planned again
+    apply(shop, planned(first))  # an old document, planned again
     assert source(shop).url == api.url
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -30,13 +28,18 @@ from tools.api.versions import etag_of, require_seen
 from tools.catalogue import sources
 from tools.catalogue.errors import Invalid
 from tools.catalogue.tools import catalogue_write
-from tools.imports.fetching import sandbox
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.apply import check_removals
-from tools.imports.syncing.documents import slug_of
+from tools.imports.syncing.documents import (
+    NOT_READABLE,
+    REQUEST_SECONDS,
+    IncomingDocument,
+    parse,
+    read_source,
+)
 from tools.imports.syncing.jobs import APPLY
-from tools.imports.syncing.store import Origin, source_write
-from tools.models import McpServer, Source, SourceKind, SyncState
+from tools.imports.syncing.store import source_write
+from tools.models import McpServer, Source, SyncState
 
 LARGE = 5_000
 """Operations of a document up to which a request waits for its import: a worker of the web has a minute for each."""
@@ -90,31 +93,21 @@ def find_in(rows: QuerySet[Any], ref: str, noun: str) -> Any:
         raise NotFound(f"There is no {noun} {ref!r} here.") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A document as it came, or was found."""
-
-    raw: bytes
-    name: str
-    warnings: Sequence[str] = ()
-    server: McpServer | None = None
-
-
-def _given(tenant_id: UUID, asked: dict[str, Any]) -> _Given:
+def _incoming(tenant_id: UUID, asked: dict[str, Any]) -> IncomingDocument:
     """The document that the request holds or names. Raises Problem."""
     if document := asked.get("document"):
-        return _Given(document.read(), document.name)
-    source = Source(tenant_id=tenant_id, kind=asked["kind"], url=asked.get("url", ""))
+        return IncomingDocument(document.read(), document.name, asked["source"], asked["kind"])
+    source = Source(tenant_id=tenant_id, slug=asked["source"], kind=asked["kind"], url=asked.get("url", ""))
     if "server" in asked:
         with tenant_context(tenant_id), as_problems():
             source.server = _server(asked["server"])
     return _read(source)
 
 
-def _read(source: Source) -> _Given:
-    """The document where the source says, as it is now. Raises Problem."""
+def _read(source: Source) -> IncomingDocument:
+    """The document as it is now at the source's address. Raises Problem."""
     with as_problems():
-        return _Given(*syncs.read_source(source, seconds=syncs.REQUEST_SECONDS), source.server)
+        return read_source(source, seconds=REQUEST_SECONDS)
 
 
 class SourceListView(APIView):
@@ -137,10 +130,10 @@ class SourceListView(APIView):
         given = ImportSerializer.parsed(request.data)
         asked = ImportOptionsSerializer.parsed(request.query_params)
         given |= {name: value or given[name] for name, value in asked.items()}
-        found: _Given | Problem
+        found: IncomingDocument | Problem
         try:
             # Before the transaction that an Idempotency-Key opens, which must not wait for strangers.
-            found = _given(caller_of(request).tenant_id, given)
+            found = _incoming(caller_of(request).tenant_id, given)
         except Problem as refusal:
             found = refusal
         return self._import(request, given, found)
@@ -148,30 +141,18 @@ class SourceListView(APIView):
     post.idempotent = post.calls_external = True  # type: ignore[attr-defined]
 
     @idempotent
-    def _import(self, request: Request, given: dict[str, Any], found: _Given | Problem) -> Response:
+    def _import(self, request: Request, given: dict[str, Any], found: IncomingDocument | Problem) -> Response:
         if isinstance(found, Problem):
             raise found
         caller = caller_of(request)
-        slug = given["source"] or slug_of(found.name)
-        kind = SourceKind.MCP if found.server else given["kind"]
         with as_problems():
-            document = syncs.parsed(kind or sandbox.ANY, found.raw, found.name, found.warnings)
+            document = parse(found)
             if document.operations > LARGE and not given["dry_run"]:
-                return _import_as_job(
-                    request, found, slug=slug, kind=kind, confirmed=given["confirm_removals"]
-                )
-            origin = Origin(
-                slug=slug,
-                kind=SourceKind(document.kind),
-                name=found.name,
-                raw=found.raw,
-                url=found.name if "://" in found.name else "",
-                server=found.server,
-            )
+                return _import_as_job(request, found, confirmed=given["confirm_removals"])
             with tenant_context(caller.tenant_id):
-                report = syncs.apply_document(
+                report = syncs.import_parsed(
                     document,
-                    origin,
+                    found,
                     actor=actor_of(caller),
                     dry_run=given["dry_run"],
                     confirm_removals=given["confirm_removals"],
@@ -179,21 +160,12 @@ class SourceListView(APIView):
         return Response(report.as_dict())
 
 
-def _import_as_job(request: Request, found: _Given, *, slug: str, kind: str, confirmed: bool) -> Response:
+def _import_as_job(request: Request, incoming: IncomingDocument, *, confirmed: bool) -> Response:
     """Plans the document, and lets a job apply that; a document that changes nothing needs none."""
     caller = caller_of(request)
     # One transaction: a plan whose removals are not confirmed is not kept, as one in a single request is not.
     with tenant_context(caller.tenant_id):
-        sync = syncs.plan_document(
-            tenant_id=caller.tenant_id,
-            raw=found.raw,
-            name=found.name,
-            actor=actor_of(caller),
-            slug=slug,
-            kind=kind,
-            server=found.server,
-            warnings=found.warnings,
-        )
+        sync = syncs.plan_document(incoming, tenant_id=caller.tenant_id, actor=actor_of(caller))
         if sync.state == SyncState.APPLIED:
             return Response(sync.summary)
         if not confirmed:
@@ -263,12 +235,10 @@ class SourceTestView(APIView):
         with tenant_context(caller_of(request).tenant_id):
             source = find_source(slug, Source.objects.select_related("server"))
         if not source.is_readable:
-            raise Problem(
-                409, "The source has no address to be read from: import its document, or give it a URL."
-            )
+            raise Problem(409, NOT_READABLE)
         found = _read(source)
         with as_problems():
-            document = syncs.parsed(source.kind, found.raw, found.name, found.warnings)
+            document = parse(found)
         return Response(
             {
                 "title": document.title,

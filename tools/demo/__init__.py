@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from tools.imports.syncing import documents as service
+from tools.imports.syncing.documents import IncomingDocument, tool_file
+from tools.imports.syncing.service import import_document
 
 FOLDER = Path(__file__).parent
 QUESTIONS = FOLDER / "questions.jsonl"
@@ -35,13 +36,14 @@ class Question:
 
 def import_demo(*, tenant_id: UUID, actor: str) -> int:
     """Imports the demo into a tenant and returns how many tools it has. Safe to repeat, like any import."""
-    raw = (FOLDER / API).read_bytes()
-    reports = [service.import_document(tenant_id=tenant_id, raw=raw, name=API, actor=actor)]
-    for name, namespace in TOOL_FILES.items():
-        raw = (FOLDER / name).read_bytes()
-        reports.append(
-            service.import_tools(tenant_id=tenant_id, raw=raw, name=name, actor=actor, namespace=namespace)
-        )
+    documents = [
+        IncomingDocument((FOLDER / API).read_bytes(), API),
+        *(
+            tool_file((FOLDER / name).read_bytes(), name, namespace=namespace)
+            for name, namespace in TOOL_FILES.items()
+        ),
+    ]
+    reports = [import_document(one, tenant_id=tenant_id, actor=actor) for one in documents]
     return sum(report.tools for report in reports)
 
 

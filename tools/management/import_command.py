@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import UUID
@@ -12,19 +12,19 @@ from django.core.management.base import CommandParser
 from portal.outbound.errors import FetchError
 from portal.tenancy.commands import REFUSED, TenantCommand
 from tools.catalogue.errors import CatalogueError, RemovalsNeedConfirmation
-from tools.imports.fetching.http import fetch_document
-from tools.imports.files.import_export import Conflicts
 from tools.imports.formats.specs import DocumentRefused
-from tools.imports.syncing.documents import import_document
-from tools.imports.syncing.plan import ImportReport
+from tools.imports.syncing.changes import ImportReport
+from tools.imports.syncing.documents import IncomingDocument, read_url
+from tools.imports.syncing.service import import_document
 from tools.models import SourceKind
 
 ACTOR = "command line"
 SHOWN = 20
+Options = dict[str, Any]
 
 
 class ImportCommand(TenantCommand):
-    """Reads one file (or what `read` makes of its argument) and imports it."""
+    """Imports one document."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -34,36 +34,34 @@ class ImportCommand(TenantCommand):
         parser.add_argument("--dry-run", action="store_true", help="say what would change, and store nothing")
 
     def read(self, where: str) -> bytes:
+        """The bytes of a file; ends the command where it cannot be read."""
         try:
             return Path(where).read_bytes()
         except OSError as error:
             self.stop(REFUSED, f"{where} cannot be read: {error.strerror}.")
 
-    def run_import(
-        self,
-        importer: Callable[..., ImportReport],
-        tenant_id: UUID,
-        where: str,
-        options: dict[str, Any],
-        raw: bytes | None = None,
-        **extra: Any,
-    ) -> None:
+    def import_incoming(
+        self, tenant_id: UUID, incoming: IncomingDocument, options: Options, *, confirm_removals: bool = False
+    ) -> ImportReport:
+        """Imports and shows the report; ends the command where the import is refused."""
         try:
-            report = importer(
-                tenant_id=tenant_id, raw=self.read(where) if raw is None else raw, name=where, actor=ACTOR, slug=options["source"],
-                dry_run=options["dry_run"], **extra,
-            )  # fmt: skip
+            report = import_document(
+                incoming,
+                tenant_id=tenant_id,
+                actor=ACTOR,
+                dry_run=options["dry_run"],
+                confirm_removals=confirm_removals,
+            )
         except RemovalsNeedConfirmation as error:
             self.stop(REFUSED, f"{error} Add --confirm-removals.")
-        except Conflicts:
-            raise
         except (DocumentRefused, CatalogueError) as error:
             self.stop(REFUSED, str(error))
         self.show(options, report.as_dict(), "\n".join(_lines(report)))
+        return report
 
 
 class WholeImportCommand(ImportCommand):
-    """Imports what is all of its source, so that what it no longer has is removed."""
+    """Imports a document that holds the whole source, so that what it no longer has is removed."""
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
@@ -73,12 +71,6 @@ class WholeImportCommand(ImportCommand):
             action="store_true",
             help="also if more than a fifth of the source would vanish",
         )
-
-    def import_document(
-        self, tenant_id: UUID, where: str, options: dict[str, Any], raw: bytes | None = None, **extra: Any
-    ) -> None:
-        confirmed = options["confirm_removals"]
-        self.run_import(import_document, tenant_id, where, options, raw, confirm_removals=confirmed, **extra)
 
 
 class DocumentCommand(WholeImportCommand):
@@ -90,16 +82,17 @@ class DocumentCommand(WholeImportCommand):
         super().add_arguments(parser)
         parser.add_argument("document", metavar="PATH|URL")
 
-    def read(self, where: str) -> bytes:
-        if "://" not in where:
-            return super().read(where)
+    def run_for(self, tenant_id: UUID, options: Options) -> None:
+        where, slug = options["document"], options["source"]
         try:
-            return fetch_document(where)
+            incoming = (
+                read_url(where, kind=self.kind, slug=slug)
+                if "://" in where
+                else IncomingDocument(self.read(where), where, slug, self.kind)
+            )
         except FetchError as error:
             self.stop(REFUSED, str(error))
-
-    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
-        self.import_document(tenant_id, options["document"], options, kind=self.kind.value)
+        self.import_incoming(tenant_id, incoming, options, confirm_removals=options["confirm_removals"])
 
 
 def _lines(report: ImportReport) -> list[str]:

@@ -17,7 +17,8 @@ from django.db.backends.utils import CursorWrapper
 from tests.support.imports.syncs import parse_here
 from tools.imports.fetching import sandbox
 from tools.imports.syncing import service as syncs
-from tools.imports.syncing.documents import import_document
+from tools.imports.syncing.documents import IncomingDocument
+from tools.imports.syncing.service import import_document
 
 
 def write(tenant_id: UUID, raw: bytes, sync_id: UUID | None, *, confirm: bool = True) -> Any:
@@ -26,9 +27,7 @@ def write(tenant_id: UUID, raw: bytes, sync_id: UUID | None, *, confirm: bool = 
         return syncs.apply_sync(
             tenant_id=tenant_id, sync_id=sync_id, actor="importer", confirm_removals=confirm
         )
-    return import_document(
-        tenant_id=tenant_id, raw=raw, name="shop.json", slug="shop", actor="importer", confirm_removals=confirm
-    )  # fmt: skip
+    return import_document(IncomingDocument(raw=raw, name="shop.json", slug="shop"), tenant_id=tenant_id, actor="importer", confirm_removals=confirm)  # fmt: skip
 
 
 @contextmanager

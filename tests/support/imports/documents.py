@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from portal.tenancy.models import Tenant
-from tools.imports.syncing import documents as service
-from tools.imports.syncing.plan import ImportReport
+from tools.imports.syncing import service
+from tools.imports.syncing.changes import ImportReport
+from tools.imports.syncing.documents import IncomingDocument
 
 INPUTS = Path(__file__).resolve().parents[4] / "shared" / "inputs"
 OPENAPI = INPUTS / "openapi"
@@ -41,5 +42,8 @@ def import_document(
 ) -> ImportReport:
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
     return service.import_document(
-        tenant_id=tenant.pk, raw=raw, name=f"{slug}.json", actor="importer", slug=slug, **options
+        IncomingDocument(raw=raw, name=f"{slug}.json", slug=slug),
+        tenant_id=tenant.pk,
+        actor="importer",
+        **options,
     )

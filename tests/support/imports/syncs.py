@@ -16,7 +16,8 @@ from tools.imports.fetching import sandbox
 from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import ParsedDocument
 from tools.imports.syncing import service as syncs
-from tools.imports.syncing.plan import ImportReport
+from tools.imports.syncing.changes import ImportReport
+from tools.imports.syncing.documents import IncomingDocument
 from tools.models import Sync, SyncChange, Tool, ToolEmbedding
 
 WRITTEN = (
@@ -66,7 +67,9 @@ Json = dict[str, Any]
 
 def plan(tenant: Tenant, content: Json | bytes, slug: str = "shop") -> Sync:
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return syncs.plan_document(tenant_id=tenant.pk, raw=raw, name=f"{slug}.json", actor="petra", slug=slug)
+    return syncs.plan_document(
+        IncomingDocument(raw=raw, name=f"{slug}.json", slug=slug), tenant_id=tenant.pk, actor="petra"
+    )
 
 
 def apply(tenant: Tenant, sync: Sync, *names: str, **options: Any) -> ImportReport:

@@ -17,7 +17,8 @@ from tests.support.imports.documents import document
 from tests.support.servers import mcp_servers
 from tests.support.servers.document_server import DocumentServer, document_server
 from tools.catalogue import servers
-from tools.imports.syncing.documents import import_tools
+from tools.imports.syncing.documents import tool_file
+from tools.imports.syncing.service import import_document
 from tools.models import McpServer, Source, SourceDocument, Tool
 
 
@@ -168,7 +169,7 @@ def test_syn_5_settings_are_changed_under_if_match(committed: Tenant) -> None:
 
 def test_syn_4_a_file_of_tools_has_no_address_to_be_read_from(committed: Tenant) -> None:
     client = make_api(committed)
-    import_tools(tenant_id=committed.pk, raw=b'{"id": "t"}', name="ours.jsonl", actor="olga")
+    import_document(tool_file(raw=b'{"id": "t"}', name="ours.jsonl"), tenant_id=committed.pk, actor="olga")
     etag = client.get(f"{SOURCES}/ours")["ETag"]
     for wrong in (
         {"url": "https://example.com/a.json"},

@@ -20,6 +20,7 @@ from tests.support.imports.documents import document
 from tests.support.servers.document_server import DocumentServer, document_server
 from tools.catalogue.tools import update_tool
 from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import IncomingDocument
 from tools.models import Source, Sync, Tool
 
 SHOP = f"{SOURCES}/shop"
@@ -259,7 +260,9 @@ def test_syn_4_one_sync_of_a_source_at_a_time_and_none_of_one_without_an_address
 
 
 def test_syn_4_a_discarded_plan_of_a_new_source_leaves_nothing(agent: APIClient, owner: Tenant) -> None:
-    sync = syncs.plan_document(tenant_id=owner.pk, raw=raw("a"), name="new.json", actor="test", slug="new")
+    sync = syncs.plan_document(
+        IncomingDocument(raw=raw("a"), name="new.json", slug="new"), tenant_id=owner.pk, actor="test"
+    )
     address = f"{SOURCES}/new/syncs/{sync.pk}/discard"
     thrown = post(agent, address, headers={"Idempotency-Key": "once"})
     assert thrown.json() == {"id": str(sync.pk), "state": "discarded", "source_deleted": True}
@@ -267,7 +270,9 @@ def test_syn_4_a_discarded_plan_of_a_new_source_leaves_nothing(agent: APIClient,
     assert (again.json(), again["Idempotency-Replayed"]) == (thrown.json(), "true")
     assert agent.get(f"{SOURCES}/new").status_code == 404
     upload(agent, raw("a"), source="old")
-    sync = syncs.plan_document(tenant_id=owner.pk, raw=raw("b"), name="old.json", actor="test", slug="old")
+    sync = syncs.plan_document(
+        IncomingDocument(raw=raw("b"), name="old.json", slug="old"), tenant_id=owner.pk, actor="test"
+    )
     assert post(agent, f"{SOURCES}/old/syncs/{sync.pk}/discard").json()["source_deleted"] is False
     assert agent.get(f"{SOURCES}/old").json()["active_tools"] == 1
 

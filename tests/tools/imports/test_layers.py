@@ -20,8 +20,10 @@ from tools.imports.formats.references import MAX_WARNINGS
 from tools.imports.formats.specs import DocumentRefused, EndpointSpec, ParsedDocument
 from tools.imports.syncing import layers, plan
 from tools.imports.syncing import service as syncs
+from tools.imports.syncing.changes import ImportReport
+from tools.imports.syncing.documents import IncomingDocument
 from tools.imports.syncing.layers import Bases, matched, merged
-from tools.imports.syncing.plan import NOT_IN_SOURCE, ImportReport
+from tools.imports.syncing.plan import NOT_IN_SOURCE
 from tools.models import Endpoint, Layer, Source, Sync, Tool
 
 PET = {
@@ -459,7 +461,9 @@ def test_conflicts_of_contract_are_told_up_to_a_number_and_once_each_syn_3_syn_4
         "operations": operations,
     }
     raw = json.dumps(written).encode()
-    sync = syncs.plan_document(tenant_id=tenant.pk, raw=raw, name="shop.json", actor="olga", slug="shop")
+    sync = syncs.plan_document(
+        IncomingDocument(raw=raw, name="shop.json", slug="shop"), tenant_id=tenant.pk, actor="olga"
+    )
     assert len(sync.summary["warnings"]) == MAX_WARNINGS + 1
     assert sync.summary["warnings"][-1] == "… and 50 more."
     report = syncs.apply_sync(tenant_id=tenant.pk, sync_id=sync.pk, actor="olga")
@@ -554,7 +558,9 @@ def test_what_was_left_of_a_plan_is_planned_and_applied_from_its_own_layer_syn_3
     raw = SHOP
 
     def plan() -> Sync:
-        return syncs.plan_document(tenant_id=tenant.pk, raw=raw, name="shop.json", actor="olga", slug="shop")
+        return syncs.plan_document(
+            IncomingDocument(raw=raw, name="shop.json", slug="shop"), tenant_id=tenant.pk, actor="olga"
+        )
 
     first = plan()
     one = first.changes.filter(key="/pets/{petId}@get")

@@ -13,8 +13,9 @@ from portal.tenancy.models import Tenant
 from tests.support.imports.documents import INPUTS, needs_inputs
 from tests.support.servers.mcp_servers import rows
 from tools.imports.formats.specs import DocumentRefused
-from tools.imports.syncing.documents import import_document
-from tools.imports.syncing.plan import ImportReport
+from tools.imports.syncing.changes import ImportReport
+from tools.imports.syncing.documents import IncomingDocument
+from tools.imports.syncing.service import import_document
 from tools.models import Source, Tool
 
 pytestmark = needs_inputs
@@ -27,7 +28,9 @@ TOOLS = {
 
 def import_list(tenant: Tenant, name: str, *, slug: str = "") -> ImportReport:
     raw = (INPUTS / "mcp" / name).read_bytes()
-    return import_document(tenant_id=tenant.pk, raw=raw, name=name, actor="ada", slug=slug, kind="mcp")
+    return import_document(
+        IncomingDocument(raw=raw, name=name, slug=slug, kind="mcp"), tenant_id=tenant.pk, actor="ada"
+    )
 
 
 def test_syn_2_the_lists_are_those_that_the_readme_counts() -> None:

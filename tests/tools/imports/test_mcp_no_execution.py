@@ -20,7 +20,8 @@ from tests.support.servers.mcp_servers import allow
 from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import DocumentRefused
-from tools.imports.syncing import documents as service
+from tools.imports.syncing import service
+from tools.imports.syncing.documents import IncomingDocument
 
 # What each starts: our own Python with our own module, or a program of the installation.
 MAY_START = {
@@ -137,7 +138,9 @@ def test_s11_thirty_documents_that_ask_for_a_program_start_none(
         with suppress(DocumentRefused):
             parse_document(raw, name="it.json")
             service.import_document(
-                tenant_id=committed.pk, raw=raw, name="it.json", actor="ada", slug=f"it-{number}"
+                IncomingDocument(raw=raw, name="it.json", slug=f"it-{number}"),
+                tenant_id=committed.pk,
+                actor="ada",
             )
             imported += 1
     assert imported >= 5

@@ -18,7 +18,8 @@ from tools.catalogue import embedding_text
 from tools.catalogue.errors import RemovalsNeedConfirmation
 from tools.catalogue.projection import endpoint_fields, is_said, tool_fields, unsaid_fields
 from tools.catalogue.tools import sync_embeddings
-from tools.imports.syncing.plan import CHUNK, Planned
+from tools.imports.syncing.changes import PlannedChange
+from tools.imports.syncing.plan import CHUNK
 from tools.models import Action, Endpoint, ManualOverride, Source, SourceKind, Tool
 from tools.models.tool import TOOL_ID_LENGTH
 
@@ -38,14 +39,14 @@ def check_removals(removed: int, active: int) -> None:
         raise RemovalsNeedConfirmation(removed, active)
 
 
-def removals(changes: Iterable[Planned]) -> int:
-    """How many of them take an endpoint away."""
+def count_removals(changes: Iterable[PlannedChange]) -> int:
+    """How many of the changes remove an endpoint."""
     return sum(one.action == Action.REMOVE for one in changes)
 
 
-def write(
+def apply_changes(
     source: Source,
-    changes: Sequence[Planned],
+    changes: Sequence[PlannedChange],
     *,
     namespace: str,
     actor: str,
@@ -64,24 +65,24 @@ class _Writer:
         self.source, self.namespace, self.actor, self._progress = source, namespace, actor, progress
         self._done = 0
 
-    def write(self, changes: Sequence[Planned]) -> None:
+    def write(self, changes: Sequence[PlannedChange]) -> None:
         self._in_chunks(self._add(), [one for one in changes if one.action == Action.ADD])
         # In the order of ids, and tools before their endpoints, as every write of the catalogue locks its rows.
         known = sorted((one for one in changes if one.endpoint_id), key=lambda one: str(one.tool_uuid))
         self._in_chunks(self._change, [one for one in known if one.action in (Action.CHANGE, Action.MOVE)])
         self._in_chunks(self._remove, [one for one in known if one.action == Action.REMOVE])
 
-    def _in_chunks(self, step: Callable[[list[Planned]], None], changes: list[Planned]) -> None:
+    def _in_chunks(self, step: Callable[[list[PlannedChange]], None], changes: list[PlannedChange]) -> None:
         for start in range(0, len(changes), CHUNK):
             chunk = changes[start : start + CHUNK]
             step(chunk)
             self._done += len(chunk)
             self._progress(self._done)
 
-    def _add(self) -> Callable[[list[Planned]], None]:
+    def _add(self) -> Callable[[list[PlannedChange]], None]:
         taken = set(Tool.objects.filter(namespace=self.namespace).values_list("tool_id", flat=True))
 
-        def add(chunk: list[Planned]) -> None:
+        def add(chunk: list[PlannedChange]) -> None:
             endpoints, tools = [], []
             for one in chunk:
                 if one.spec is None:
@@ -105,7 +106,7 @@ class _Writer:
 
         return add
 
-    def _change(self, chunk: list[Planned]) -> None:
+    def _change(self, chunk: list[PlannedChange]) -> None:
         planned = {one.endpoint_id: one for one in chunk}
         tools, endpoints = self._locked(chunk)
         unsaid = {
@@ -118,7 +119,9 @@ class _Writer:
             self._update(one, planned[one.pk])
         self._project(tools, unsaid, returning)
 
-    def _locked(self, chunk: list[Planned], **only: bool) -> tuple[list[Tool], dict[UUID | None, Endpoint]]:
+    def _locked(
+        self, chunk: list[PlannedChange], **only: bool
+    ) -> tuple[list[Tool], dict[UUID | None, Endpoint]]:
         """The tools of the chunk and its endpoints, in the order in which an edit and a deletion lock them too."""
         ids = [one.endpoint_id for one in chunk if one.endpoint_id is not None]
         tools = list(Tool.objects.filter(endpoint_id__in=ids, **only).order_by("pk").select_for_update())
@@ -129,7 +132,7 @@ class _Writer:
         return tools, endpoints
 
     @staticmethod
-    def _update(endpoint: Endpoint, planned: Planned) -> None:
+    def _update(endpoint: Endpoint, planned: PlannedChange) -> None:
         """Writes the endpoint's columns that differ. Row by row: one statement for many rows, with a case for each of them and
         of their columns, takes Django several times as long."""
         if planned.spec is None:
@@ -181,7 +184,7 @@ class _Writer:
             ManualOverride.objects.filter(pk__in=lost).delete()
         return kept
 
-    def _remove(self, chunk: list[Planned]) -> None:
+    def _remove(self, chunk: list[PlannedChange]) -> None:
         tools, endpoints = self._locked(chunk, active=True)
         for tool in tools:
             endpoints[tool.endpoint_id].took_tool_down = True

@@ -1,23 +1,45 @@
-"""The way of an import from bytes to catalogue in one go, for every entry point: page, API and command."""
+"""Documents on their way in: read from a URL, a server or a source, and parsed in a child process. No transaction is open."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
-from uuid import UUID
 
-from portal.tenancy.context import tenant_context
-from tools.catalogue.errors import CatalogueError
+from portal.outbound.errors import FetchError
+from tools.catalogue import servers
 from tools.imports.fetching import sandbox
-from tools.imports.formats.specs import DocumentRefused
-from tools.imports.syncing import service as syncs
-from tools.imports.syncing.plan import ImportReport
-from tools.imports.syncing.store import Origin
-from tools.models import McpServer, SourceKind
+from tools.imports.fetching.http import fetch_document
+from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.formats.specs import ParsedDocument
+from tools.models import McpServer, Source, SourceKind
 
 SLUG_LENGTH = 100
+PUBLIC = "public"
+REQUEST_SECONDS = 30.0
+"""For reading a source within a request: parsing and comparing need the rest of the minute that it has."""
+NOT_READABLE = "The source has no address to be read from: import its document, or give it a URL."
+
+
+@dataclass(slots=True)
+class IncomingDocument:
+    """A document as it came, with what is known of it before it is parsed."""
+
+    raw: bytes
+    name: str  # of the file; the URL, or the slug of the server that it was read from
+    slug: str = ""  # of the source; without one it is made from the name
+    kind: str = ""  # openapi, mcp, lightapi or sandbox.TOOLS; without one it is recognised by its content
+    # Where the source is read from now on; both empty: where it was.
+    url: str = ""
+    server: McpServer | None = None
+    warnings: Sequence[str] = ()  # of the reading
+    namespace: str = ""  # of the tools; the slug where it is empty
+    is_whole: bool = True  # what the document no longer has is removed; a file of tools only adds and changes
+
+    def __post_init__(self) -> None:
+        self.slug = self.slug or slug_of(self.name)
 
 
 def slug_of(name: str) -> str:
@@ -32,62 +54,44 @@ def slug_of(name: str) -> str:
     return slug[:SLUG_LENGTH].rstrip("-._") or "source"
 
 
-def import_document(
-    *,
-    tenant_id: UUID,
-    raw: bytes,
-    name: str,
-    actor: str,
-    slug: str = "",
-    kind: str = "",
-    server: McpServer | None = None,
-    dry_run: bool = False,
-    confirm_removals: bool = False,
-    warnings: Sequence[str] = (),
-) -> ImportReport:
-    """Imports a document of `kind` (openapi, mcp, lightapi), or of the kind that it shows itself to be. `name` is its file
-    name or URL, `server` the MCP server that gave it; `warnings` are those of its way here.
+def tool_file(raw: bytes, name: str, *, slug: str = "", namespace: str = PUBLIC) -> IncomingDocument:
+    """A file of tools that somebody wrote, in JSON Lines or YAML. Its import adds and changes, and removes nothing."""
+    return IncomingDocument(raw, name, slug, sandbox.TOOLS, namespace=namespace, is_whole=False)
 
-    Raises DocumentRefused or CatalogueError, among them RemovalsNeedConfirmation, and then nothing is stored.
-    """
-    document = syncs.parsed(kind or sandbox.ANY, raw, name, warnings)
-    origin = Origin(
-        slug=slug or slug_of(name),
-        kind=SourceKind(document.kind),
-        name=name,
-        raw=raw,
-        url=name if "://" in name else "",
-        server=server,
+
+def read_url(url: str, *, kind: str = "", slug: str = "", seconds: float | None = None) -> IncomingDocument:
+    """The document at a URL, in at most `seconds`. Raises FetchError."""
+    return IncomingDocument(fetch_document(url, seconds=seconds), url, slug, kind, url=url)
+
+
+def read_mcp_url(url: str, *, slug: str = "", seconds: float | None = None) -> IncomingDocument:
+    """The tools of the MCP server at a URL, in at most `seconds`. Raises FetchError."""
+    found = mcp_server.from_url(url, seconds=seconds)
+    return IncomingDocument(found.raw, url, slug, SourceKind.MCP, url=url, warnings=found.warnings)
+
+
+def read_server(server: McpServer, *, slug: str = "", seconds: float | None = None) -> IncomingDocument:
+    """The tools of an MCP server, in at most `seconds`. Raises FetchError."""
+    found = servers.ask(server, seconds=seconds)
+    return IncomingDocument(
+        found.raw, server.slug, slug, SourceKind.MCP, server=server, warnings=found.warnings
     )
-    with tenant_context(tenant_id):
-        return syncs.apply_document(
-            document, origin, actor=actor, dry_run=dry_run, confirm_removals=confirm_removals
-        )
 
 
-def import_tools(
-    *,
-    tenant_id: UUID,
-    raw: bytes,
-    name: str,
-    actor: str,
-    slug: str = "",
-    namespace: str = "public",
-    dry_run: bool = False,
-) -> ImportReport:
-    """Imports a file of tools that somebody wrote, JSON Lines or YAML, into `namespace`; adds and changes, and removes nothing. Raises
-    DocumentRefused or CatalogueError, and then nothing is stored."""
-    document = syncs.parsed(sandbox.TOOLS, raw, name)
-    origin = Origin(
-        slug=slug or slug_of(name),
-        kind=SourceKind.MANUAL,
-        name=name,
-        raw=raw,
-        namespace=namespace,
-        whole=False,
-    )
-    with tenant_context(tenant_id):
-        return syncs.apply_document(document, origin, actor=actor, dry_run=dry_run)
+def read_source(source: Source, *, seconds: float | None = None) -> IncomingDocument:
+    """The document as it is now at the source's address; `seconds` is for a caller that cannot wait as long as a job can.
+    Raises FetchError."""
+    if source.server is not None:
+        return read_server(source.server, slug=source.slug, seconds=seconds)
+    if not source.url:
+        raise FetchError(NOT_READABLE)
+    if source.kind == SourceKind.MCP:
+        return read_mcp_url(source.url, slug=source.slug, seconds=seconds)
+    return read_url(source.url, kind=source.kind, slug=source.slug, seconds=seconds)
 
 
-__all__ = ["CatalogueError", "DocumentRefused", "import_document", "import_tools", "slug_of"]
+def parse(incoming: IncomingDocument, *, seconds: float | None = None) -> ParsedDocument:
+    """The parsed document; the warnings of its reading stand before its own. Raises DocumentRefused."""
+    name = PurePosixPath(incoming.name).name or incoming.name
+    document = sandbox.parse(incoming.kind or sandbox.ANY, incoming.raw, name=name, seconds=seconds)
+    return replace(document, warnings=(*incoming.warnings, *document.warnings))

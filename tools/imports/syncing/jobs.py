@@ -13,6 +13,7 @@ from portal.jobs.kinds import Arguments, JobKind
 from tools.catalogue.errors import CatalogueError, RemovalsNeedConfirmation
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import NOT_READABLE
 from tools.models import Source, Sync, SyncState
 
 SYNC, APPLY = "sync_source", "apply_sync"
@@ -41,9 +42,7 @@ def _parse_sync(given: Mapping[str, Any]) -> Arguments:
     if source is None:
         errors["source"] = ["There is no such source."]
     elif not source.is_readable:
-        errors["source"] = [
-            "The source has no address to be read from: import its document, or give it a URL."
-        ]
+        errors["source"] = [NOT_READABLE]
     args = {name: _flag(given, name, errors) for name in ("apply", "confirm_removals")}
     if errors or source is None:
         raise InvalidArguments(errors)

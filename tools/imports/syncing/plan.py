@@ -6,16 +6,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import asdict
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import Q
 
 from tools.catalogue.projection import is_said, tool_fields, unfit, unsaid_fields
 from tools.imports.formats.references import Warnings
-from tools.imports.formats.specs import EndpointSpec, ParsedDocument
+from tools.imports.formats.specs import EndpointSpec
 from tools.imports.syncing import layers
+from tools.imports.syncing.changes import ImportReport, LayeredDocument, Plan, PlannedChange
 from tools.imports.syncing.differences import Differences, field_change
 from tools.models import (
     Action,
@@ -24,7 +25,6 @@ from tools.models import (
     ManualOverride,
     Source,
     SourceKind,
-    SyncChange,
     Tool,
 )
 
@@ -34,45 +34,7 @@ NOT_IN_SOURCE = "the source has no such operation, and a LightAPI description ad
 ID_TAKEN = "the tool_id exists already"
 
 
-@dataclass(slots=True)
-class ImportReport:
-    """What an import found and did, or would do.
-
-    `operations` = tools + not_chosen + len(left_out), and `tools` = added + changed + moved + unchanged; `not_chosen` are new
-    operations of a plan that was applied without them. `protected` counts tools that keep what an operator wrote, `conflicts`
-    those where the imported text has moved on under it.
-    """
-
-    source: str
-    operations: int = 0
-    tools: int = 0
-    added: int = 0
-    changed: int = 0
-    moved: int = 0
-    removed: int = 0
-    unchanged: int = 0
-    not_chosen: int = 0
-    protected: int = 0
-    conflicts: int = 0
-    left_out: list[dict[str, str]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    dry_run: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A parsed document, and what of the source it speaks of."""
-
-    document: ParsedDocument
-    layer: Layer
-    namespace: str  # of the tools
-    whole: bool = True  # what the document no longer has is removed; a file of tools only adds and changes
-
-
-class Known(NamedTuple):
+class ExistingEndpoint(NamedTuple):
     """An endpoint as it is; `layered` if more than one document speaks of it."""
 
     pk: UUID
@@ -83,100 +45,56 @@ class Known(NamedTuple):
     layered: bool
 
 
-@dataclass(slots=True)
-class Planned:
-    """A change of one endpoint and its tool. `spec` is what the endpoint will be; None if it goes."""
-
-    action: Action
-    key: str
-    spec: EndpointSpec | None
-    content_hash: str = ""
-    layers: dict[str, Any] = field(default_factory=dict)
-    endpoint_id: UUID | None = None
-    old_key: str = ""
-    tool_uuid: UUID | None = None
-    name: str = ""
-    fields: list[dict[str, Any]] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
-
-    @property
-    def conflict(self) -> bool:
-        return any(one["override"] == "conflict" for one in self.fields)
-
-    def row(self) -> SyncChange:
-        """As it is stored, without its sync."""
-        return SyncChange(
-            key=self.key, old_key=self.old_key, action=self.action, name=self.name[:200], tool_uuid=self.tool_uuid,
-            fields=self.fields, kept=self.kept, conflict=self.conflict,
-        )  # fmt: skip
-
-    def is_still(self, shown: SyncChange) -> bool:
-        """Whether this is what an operator was shown."""
-        was = (shown.action, shown.old_key, shown.tool_uuid, shown.fields)
-        return bool(was == (self.action, self.old_key, self.tool_uuid, self.fields))
-
-
-@dataclass(slots=True)
-class Plan:
-    """All changes, and the report of them; `active` endpoints were there before."""
-
-    changes: list[Planned]
-    report: ImportReport
-    active: int
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.changes
-
-
-def make_plan(source: Source, statement: Statement) -> Plan:
+def make_plan(source: Source, parsed: LayeredDocument) -> Plan:
     """Compares the document with the source, which may be a new one that is not saved. `source.document_title` is what it will be."""
-    return _Planner(source, statement).plan()
+    return _Planner(source, parsed).plan()
 
 
 class _Planner:
     """One plan while it is made: what the source will offer is held against what is there."""
 
-    def __init__(self, source: Source, statement: Statement) -> None:
-        self.source, self.statement, self.document = source, statement, statement.document
+    def __init__(self, source: Source, parsed: LayeredDocument) -> None:
+        self.source, self._parsed, self.document = source, parsed, parsed.document
         self.report = ImportReport(
             source=source.slug,
             operations=self.document.operations,
             left_out=[asdict(entry) for entry in self.document.left_out],
         )
         self._warnings = Warnings()
-        self.known = {one.key: one for one in self._known()}
+        self.existing = {one.key: one for one in self._existing_endpoints()}
         # A LightAPI source consists of what other kinds only have beside their documents.
         self._overlays_stand_alone = layers.stands_alone(source.kind)
         self.base = layers.base_layer(source.kind)
-        self._said: dict[str, dict[Layer, EndpointSpec]] = {}  # where several documents speak of the source
+        self._specs_by_layer: dict[
+            str, dict[Layer, EndpointSpec]
+        ] = {}  # where several documents speak of the source
 
     def plan(self) -> Plan:
-        wanted, mentioned = self._wanted()
-        gone = self._gone(wanted)
-        self._drop_taken_ids(wanted)
-        new = [one for one in wanted.values() if one.key not in self.known]
-        new, moved, gone = self._moves(new, gone)
+        wanted, mentioned = self._future_endpoints()
+        gone = self._removed_endpoints(wanted)
+        self._leave_out_taken_ids(wanted)
+        new = [one for one in wanted.values() if one.key not in self.existing]
+        new, moved, gone = self._detect_moves(new, gone)
         for one in new:
             one.fields = [field_change("description", None, one.spec.description if one.spec else "")]
-        changed, same = self._against_known(wanted)
-        described = self._described([*changed, *moved], all_of=False)
+        changed, same = self._compare_with_existing(wanted)
+        described = self._with_differences([*changed, *moved], only_changed=False)
         # A new title shows in every tool, and a source whose syncs win takes back what was edited meanwhile.
-        followed = self._described(same, all_of=True) if self._tools_may_differ() else []
-        removed = self._removed(gone)
-        changes = sorted([*new, *described, *followed, *removed], key=lambda one: one.key)
+        retitled = self._with_differences(same, only_changed=True) if self._must_compare_unchanged() else []
+        removed = self._removals(gone)
+        changes = sorted([*new, *described, *retitled, *removed], key=lambda one: one.key)
         report = self.report
         report.added, report.moved, report.removed = len(new), len(moved), len(removed)
-        report.changed = len(changed) + len(followed)
+        report.changed = len(changed) + len(retitled)
         report.tools = report.operations - len(report.left_out)
         report.unchanged = len((mentioned & wanted.keys()) - {one.key for one in changes})
         report.conflicts = sum(one.conflict for one in changes)
-        report.protected = self._protected(wanted, {one.old_key for one in moved})
+        report.protected = self._count_protected(wanted, {one.old_key for one in moved})
         # A plan that is applied brings those of its first making along.
         report.warnings = list(dict.fromkeys((*self.document.warnings, *self._warnings.all())))
-        return Plan(changes, report, active=sum(one.active for one in self.known.values()))
+        return Plan(changes, report, active=sum(one.active for one in self.existing.values()))
 
-    def _known(self) -> Iterator[Known]:
+    def _existing_endpoints(self) -> Iterator[ExistingEndpoint]:
         if self.source.is_new:
             return
         # What the layers say stays in the database: of a large source it is most of what there is.
@@ -184,25 +102,25 @@ class _Planner:
             "pk", "key", "content_hash", "active", "metadata__operation_id", "layered"
         )
         for row in rows.iterator():
-            yield Known(*row)
+            yield ExistingEndpoint(*row)
 
     # What the source will offer -----------------------------------------------------------------------------------------
-    def _wanted(self) -> tuple[dict[str, Planned], set[str]]:
+    def _future_endpoints(self) -> tuple[dict[str, PlannedChange], set[str]]:
         """What each endpoint will be, by key, as far as this document decides it; and the keys that it speaks of."""
-        specs = self._fit(self.document.endpoints)
-        is_alone = self.statement.layer == self.base and not any(one.layered for one in self.known.values())
+        specs = self._storable(self.document.endpoints)
+        is_alone = self._parsed.layer == self.base and not any(one.layered for one in self.existing.values())
         if not is_alone:
             return self._layered(specs)
         wanted = {
-            spec.key: Planned(Action.ADD, spec.key, spec, spec.content_hash(), name=spec.name)
+            spec.key: PlannedChange(Action.ADD, spec.key, spec, spec.content_hash(), name=spec.name)
             for spec in specs
         }
         return wanted, set(wanted)
 
-    def _layered(self, specs: Sequence[EndpointSpec]) -> tuple[dict[str, Planned], set[str]]:
+    def _layered(self, specs: Sequence[EndpointSpec]) -> tuple[dict[str, PlannedChange], set[str]]:
         """Every endpoint of the source put together anew from what each of its documents says of it."""
-        base, layer = self.base, self.statement.layer
-        said = self._said
+        base, layer = self.base, self._parsed.layer
+        said = self._specs_by_layer
         endpoints = () if self.source.is_new else self.source.endpoints.iterator(chunk_size=CHUNK)
         for endpoint in endpoints:
             stored = {Layer(name): layers.from_json(one) for name, one in endpoint.layers.items()}
@@ -213,7 +131,7 @@ class _Planner:
                 said[endpoint.key] = {} if self._overlays_stand_alone else stored
                 said[endpoint.key].pop(base, None)
         known = layers.Bases(
-            {key: layers.merged(by_layer)[0] for key, by_layer in said.items() if self._is_there(by_layer)}
+            {key: layers.merged(by_layer)[0] for key, by_layer in said.items() if self._exists(by_layer)}
         )
         mentioned: set[str] = set()
         for spec in specs:
@@ -231,31 +149,31 @@ class _Planner:
             for key, by_layer in said.items():
                 if key not in mentioned:
                     by_layer.pop(layer, None)
-        wanted: dict[str, Planned] = {}
+        wanted: dict[str, PlannedChange] = {}
         for key, by_layer in said.items():
-            if self._is_there(by_layer):
+            if self._exists(by_layer):
                 wanted[key] = self._merged(key, by_layer)
         return wanted, mentioned
 
-    def _is_there(self, by_layer: Mapping[Layer, EndpointSpec]) -> bool:
+    def _exists(self, by_layer: Mapping[Layer, EndpointSpec]) -> bool:
         """Whether what the layers say of an endpoint makes one of it; of one that has vanished, others may still say something."""
         return self.base in by_layer or bool(by_layer and self._overlays_stand_alone)
 
-    def _merged(self, key: str, by_layer: Mapping[Layer, EndpointSpec]) -> Planned:
+    def _merged(self, key: str, by_layer: Mapping[Layer, EndpointSpec]) -> PlannedChange:
         spec, warnings = layers.merged(by_layer)
         for sentence in warnings:
             self._warnings.add(sentence)
         if by_layer.keys() == {self.base}:
-            return Planned(Action.ADD, key, spec, spec.content_hash(), name=spec.name)
+            return PlannedChange(Action.ADD, key, spec, spec.content_hash(), name=spec.name)
         stored = {layer.value: layers.as_json(one) for layer, one in by_layer.items()}
         content_hash = layers.content_hash(spec, stored)
-        return Planned(Action.ADD, key, spec, content_hash, layers=stored, name=spec.name)
+        return PlannedChange(Action.ADD, key, spec, content_hash, layers=stored, name=spec.name)
 
     @property
     def _is_whole(self) -> bool:
-        return self.statement.whole and self.document.complete
+        return self._parsed.is_whole and self.document.complete
 
-    def _fit(self, specs: Sequence[EndpointSpec]) -> list[EndpointSpec]:
+    def _storable(self, specs: Sequence[EndpointSpec]) -> list[EndpointSpec]:
         reasons = {spec.key: unfit(spec) for spec in specs}
         for key, reason in reasons.items():
             if reason is not None:
@@ -265,47 +183,49 @@ class _Planner:
     def _leave_out(self, key: str, reason: str) -> None:
         self.report.left_out.append({"operation": key, "reason": reason})
 
-    def _drop_taken_ids(self, wanted: dict[str, Planned]) -> None:
+    def _leave_out_taken_ids(self, wanted: dict[str, PlannedChange]) -> None:
         """Leaves out what has the verbatim id of another source's tool: ids of a file are not ours to bend."""
         if self.source.kind != SourceKind.MANUAL:
             return
-        namespace = self.statement.namespace
-        same_id = Tool.objects.filter(namespace=namespace, tool_id__in=wanted.keys() - self.known.keys())
+        namespace = self._parsed.namespace
+        same_id = Tool.objects.filter(namespace=namespace, tool_id__in=wanted.keys() - self.existing.keys())
         for key in same_id.values_list("tool_id", flat=True):
             del wanted[key]
             self._leave_out(key, f"{ID_TAKEN} in namespace {namespace}")
 
     # Held against what is there -----------------------------------------------------------------------------------------
-    def _gone(self, wanted: Mapping[str, Planned]) -> list[Known]:
+    def _removed_endpoints(self, wanted: Mapping[str, PlannedChange]) -> list[ExistingEndpoint]:
         if not self._is_whole:
             return []
-        return [one for key, one in self.known.items() if one.active and key not in wanted]
+        return [one for key, one in self.existing.items() if one.active and key not in wanted]
 
-    def _against_known(self, wanted: Mapping[str, Planned]) -> tuple[list[Planned], list[Planned]]:
-        changed: list[Planned] = []
-        same: list[Planned] = []
+    def _compare_with_existing(
+        self, wanted: Mapping[str, PlannedChange]
+    ) -> tuple[list[PlannedChange], list[PlannedChange]]:
+        changed: list[PlannedChange] = []
+        same: list[PlannedChange] = []
         for key, one in wanted.items():
-            if known := self.known.get(key):
+            if known := self.existing.get(key):
                 one.action, one.endpoint_id = Action.CHANGE, known.pk
                 is_same = (known.content_hash, known.active) == (one.content_hash, True)
                 (same if is_same else changed).append(one)
         return changed, same
 
-    def _moves(
-        self, new: list[Planned], gone: list[Known]
-    ) -> tuple[list[Planned], list[Planned], list[Known]]:
+    def _detect_moves(
+        self, new: list[PlannedChange], gone: list[ExistingEndpoint]
+    ) -> tuple[list[PlannedChange], list[PlannedChange], list[ExistingEndpoint]]:
         """An operation that left one path and stands at another under its old operationId is the same tool (SYN-6).
 
         Only where that id is one operation's, before and after: what could be two is not guessed.
         """
-        lost = [*gone, *(one for one in self.known.values() if not one.active)]
+        lost = [*gone, *(one for one in self.existing.values() if not one.active)]
         before = Counter(one.operation_id for one in lost if one.operation_id)
         after = Counter(_operation_id(one) for one in new)
         by_id = {one.operation_id: one for one in lost if before[one.operation_id or ""] == 1}
-        taken = {one.operation_id for one in self.known.values() if one.active} - {
+        taken = {one.operation_id for one in self.existing.values() if one.active} - {
             one.operation_id for one in gone
         }
-        moved: list[Planned] = []
+        moved: list[PlannedChange] = []
         for one in new:
             operation_id = _operation_id(one)
             if (
@@ -315,7 +235,7 @@ class _Planner:
                 and operation_id in by_id
             ):
                 old = by_id[operation_id]
-                if one.spec and (overlays := self._said.get(old.key)):
+                if one.spec and (overlays := self._specs_by_layer.get(old.key)):
                     one = self._merged(one.key, {**overlays, self.base: one.spec})  # noqa: PLW2901 - the same, with more words
                 one.action, one.old_key, one.endpoint_id = Action.MOVE, old.key, old.pk
                 moved.append(one)
@@ -326,7 +246,7 @@ class _Planner:
             [one for one in gone if one.pk not in found_again],
         )
 
-    def _removed(self, gone: list[Known]) -> list[Planned]:
+    def _removals(self, gone: list[ExistingEndpoint]) -> list[PlannedChange]:
         found = Tool.objects.filter(endpoint__in=[one.pk for one in gone])
         tools = {
             endpoint: (pk, name) for endpoint, pk, name in found.values_list("endpoint_id", "pk", "name")
@@ -335,18 +255,20 @@ class _Planner:
         for one in gone:
             tool_uuid, name = tools.get(one.pk, (None, one.key))
             removed.append(
-                Planned(Action.REMOVE, one.key, None, endpoint_id=one.pk, tool_uuid=tool_uuid, name=name)
+                PlannedChange(
+                    Action.REMOVE, one.key, None, endpoint_id=one.pk, tool_uuid=tool_uuid, name=name
+                )
             )
         return removed
 
-    def _tools_may_differ(self) -> bool:
+    def _must_compare_unchanged(self) -> bool:
         if self.source.is_new or self.source.kind == SourceKind.MANUAL:
             return not self.source.is_new and self.source.sync_wins
         # Not by the title that is stored: a sync of which only a part was chosen has left the other tools behind.
         behind = self.source.tools.filter(endpoint__active=True).exclude(server=self.source.shown_title)
         return self.source.sync_wins or bool(behind.exists())
 
-    def _protected(self, wanted: Mapping[str, Planned], old_keys: set[str]) -> int:
+    def _count_protected(self, wanted: Mapping[str, PlannedChange], old_keys: set[str]) -> int:
         if self.source.is_new or self.source.sync_wins:
             return 0
         keys = ManualOverride.objects.filter(tool__source=self.source).values_list(
@@ -355,21 +277,23 @@ class _Planner:
         return len((wanted.keys() | old_keys) & set(keys))
 
     # Field by field -----------------------------------------------------------------------------------------------------
-    def _described(self, planned: Sequence[Planned], *, all_of: bool) -> list[Planned]:
-        """The same with the differences of their tools; of `all_of` them only those that have any."""
+    def _with_differences(
+        self, planned: Sequence[PlannedChange], *, only_changed: bool
+    ) -> list[PlannedChange]:
+        """The same with the differences of their tools; with `only_changed` only those that have any."""
         ordered = sorted(planned, key=lambda one: str(one.endpoint_id))
-        described: list[Planned] = []
+        described: list[PlannedChange] = []
         for start in range(0, len(ordered), CHUNK):
             chunk = {one.endpoint_id: one for one in ordered[start : start + CHUNK]}
             tools = Tool.objects.filter(endpoint_id__in=list(chunk)).select_related("endpoint")
             for tool in tools.prefetch_related("overrides"):
                 one = chunk[tool.endpoint_id]
                 self._describe(one, tool)
-                if one.fields or not all_of:
+                if one.fields or not only_changed:
                     described.append(one)
         return described
 
-    def _describe(self, planned: Planned, tool: Tool) -> None:
+    def _describe(self, planned: PlannedChange, tool: Tool) -> None:
         endpoint, spec = tool.endpoint, planned.spec
         if endpoint is None or spec is None:
             raise ValueError("only a tool with an endpoint, before and after, has differences")
@@ -400,7 +324,7 @@ class _Planner:
             planned.fields.insert(0, field_change("active", before=False, after=True))
 
 
-def _operation_id(planned: Planned) -> str:
+def _operation_id(planned: PlannedChange) -> str:
     return str(planned.spec.metadata.get("operation_id") or "") if planned.spec else ""
 
 

@@ -4,7 +4,6 @@ server, domain, parameters, tags, …}."""
 from __future__ import annotations
 
 import json
-from typing import Any
 from uuid import UUID
 
 from django.core.management.base import CommandParser
@@ -22,12 +21,12 @@ from tools.imports.files.import_export import (
     is_export,
 )
 from tools.imports.formats.specs import DocumentRefused
-from tools.imports.syncing.documents import import_tools, slug_of
-from tools.imports.syncing.plan import ID_TAKEN, ImportReport
-from tools.management.import_command import ACTOR, ImportCommand, details
+from tools.imports.syncing.changes import ImportReport
+from tools.imports.syncing.documents import PUBLIC, slug_of, tool_file
+from tools.imports.syncing.plan import ID_TAKEN
+from tools.imports.syncing.service import import_document
+from tools.management.import_command import ACTOR, ImportCommand, Options, details
 from tools.models import Tool
-
-PUBLIC = "public"
 
 
 class Command(ImportCommand):
@@ -49,7 +48,7 @@ class Command(ImportCommand):
             "default: %(default)s",
         )
 
-    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> int | None:
+    def run_for(self, tenant_id: UUID, options: Options) -> int | None:
         raw = self.read(options["file"])
         try:
             if is_export(raw, name=options["file"]):
@@ -64,7 +63,7 @@ class Command(ImportCommand):
             self.stop(REFUSED, str(error))
         return SOME_FAILED if report.left_out else None
 
-    def _import_export(self, tenant_id: UUID, raw: bytes, options: dict[str, Any]) -> EntriesReport:
+    def _import_export(self, tenant_id: UUID, raw: bytes, options: Options) -> EntriesReport:
         if options["source"]:
             self.stop(USAGE, "An export names the sources of its tools itself; leave --source out.")
         report = import_export(
@@ -74,24 +73,19 @@ class Command(ImportCommand):
         self.show(options, report.as_dict(), "\n".join(_lines(report)))
         return report
 
-    def _import_written(self, tenant_id: UUID, raw: bytes, options: dict[str, Any]) -> ImportReport:
-        reports: list[ImportReport] = []
+    def _import_written(self, tenant_id: UUID, raw: bytes, options: Options) -> ImportReport:
+        incoming = tool_file(
+            raw, options["file"], slug=options["source"], namespace=self._namespace(tenant_id, options)
+        )
+        if options["on_conflict"] == FAIL:
+            found = import_document(incoming, tenant_id=tenant_id, actor=ACTOR, dry_run=True).left_out
+            if taken := [one["operation"] for one in found if one["reason"].startswith(ID_TAKEN)]:
+                raise Conflicts(
+                    taken, "Give them other ids, or leave --on-conflict out to import the others."
+                )
+        return self.import_incoming(tenant_id, incoming, options)
 
-        def importer(**arguments: Any) -> ImportReport:
-            if options["on_conflict"] == FAIL:
-                found = import_tools(**{**arguments, "dry_run": True}).left_out
-                if taken := [one["operation"] for one in found if one["reason"].startswith(ID_TAKEN)]:
-                    raise Conflicts(
-                        taken, "Give them other ids, or leave --on-conflict out to import the others."
-                    )
-            reports.append(import_tools(**arguments))
-            return reports[0]
-
-        namespace = self._namespace(tenant_id, options)
-        self.run_import(importer, tenant_id, options["file"], options, raw=raw, namespace=namespace)
-        return reports[0]
-
-    def _namespace(self, tenant_id: UUID, options: dict[str, Any]) -> str:
+    def _namespace(self, tenant_id: UUID, options: Options) -> str:
         """Where the tools of the source are; new ones do not go elsewhere."""
         slug, asked = options["source"] or slug_of(options["file"]), options["namespace"]
         with tenant_context(tenant_id):

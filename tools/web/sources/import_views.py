@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.core.files.uploadedfile import UploadedFile
@@ -19,27 +17,19 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue import servers
 from tools.catalogue.errors import CatalogueError
-from tools.imports.fetching import sandbox
-from tools.imports.fetching.http import fetch_document
-from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
-from tools.imports.syncing.documents import slug_of
-from tools.imports.syncing.store import Origin
-from tools.models import McpServer, Source, SourceKind, Sync
+from tools.imports.syncing.documents import (
+    REQUEST_SECONDS,
+    IncomingDocument,
+    parse,
+    read_mcp_url,
+    read_server,
+    read_url,
+)
+from tools.models import Source, SourceKind, Sync
 from tools.web.shell.access import PAGE_SECONDS, PageRequest, actor, member_page
 from tools.web.sources.forms import ImportForm
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A document, wherever it came from."""
-
-    raw: bytes
-    name: str
-    kind: str
-    warnings: Sequence[str] = ()
-    server: McpServer | None = None
 
 
 @require_http_methods(["GET", "POST"])
@@ -68,21 +58,19 @@ def import_page(request: PageRequest) -> HttpResponse:
         return render(request, name, context, status=422 if tested is None else 200)
 
 
-def _read(given: dict[str, Any], seconds: float) -> _Given:
+def _read(given: dict[str, Any], seconds: float) -> IncomingDocument:
     """Takes at most `seconds`. Raises FetchError."""
+    slug, kind = given["source"], given["kind"]
     upload: UploadedFile[bytes] | None = given["document"]
     if upload is not None:
-        return _Given(upload.read(), upload.name or "document", given["kind"])
+        return IncomingDocument(upload.read(), upload.name or "document", slug, kind)
     if given["url"]:
-        return _Given(fetch_document(given["url"], seconds=seconds), given["url"], given["kind"])
+        return read_url(given["url"], kind=kind, slug=slug, seconds=seconds)
     if given["server"]:
-        server: McpServer = given["server"]
-        found = servers.ask(server, seconds=seconds)
-        return _Given(found.raw, server.slug, SourceKind.MCP, found.warnings, server)
+        return read_server(given["server"], slug=slug, seconds=seconds)
     if given["server_url"]:
-        found = mcp_server.from_url(given["server_url"], seconds=seconds)
-        return _Given(found.raw, given["server_url"], SourceKind.MCP, found.warnings)
-    return _Given(given["text"].encode(), f"{given['source']}.txt", given["kind"])
+        return read_mcp_url(given["server_url"], slug=slug, seconds=seconds)
+    return IncomingDocument(given["text"].encode(), f"{slug}.txt", slug, kind)
 
 
 def _rest(begun: float) -> float:
@@ -93,33 +81,23 @@ def _rest(begun: float) -> float:
 def _plan(request: PageRequest, given: dict[str, Any]) -> Sync:
     """Raises DocumentRefused, FetchError, CatalogueError."""
     begun = time.monotonic()
-    read = _read(given, syncs.REQUEST_SECONDS)
+    incoming = _read(given, REQUEST_SECONDS)
     return syncs.plan_document(
-        tenant_id=request.member.tenant_id,
-        raw=read.raw,
-        name=read.name,
-        actor=actor(request),
-        slug=given["source"] or slug_of(read.name),
-        kind=read.kind,
-        server=read.server,
-        warnings=read.warnings,
-        seconds=_rest(begun),
+        incoming, tenant_id=request.member.tenant_id, actor=actor(request), seconds=_rest(begun)
     )
 
 
 def _test(request: PageRequest, given: dict[str, Any]) -> dict[str, Any]:
     """What is there and what a plan would hold; nothing is stored. Raises as `_plan`."""
     begun = time.monotonic()
-    read = _read(given, servers.TEST_SECONDS)
+    incoming = _read(given, servers.TEST_SECONDS)
     seconds = time.monotonic() - begun
-    document = syncs.parsed(read.kind or sandbox.ANY, read.raw, read.name, read.warnings, _rest(begun))
-    kind = SourceKind(document.kind)
-    origin = Origin(slug=given["source"] or slug_of(read.name), kind=kind, name=read.name, raw=read.raw)
+    document = parse(incoming, seconds=_rest(begun))
     with tenant_context(request.member.tenant_id):
         return {
             "found": document,
-            "kind": kind.label,
+            "kind": SourceKind(document.kind).label,
             "seconds": None if given["document"] or given["text"] else seconds,
-            "report": syncs.apply_document(document, origin, actor=actor(request), dry_run=True),
-            "is_new": not Source.objects.filter(slug=origin.slug).exists(),
+            "report": syncs.import_parsed(document, incoming, actor=actor(request), dry_run=True),
+            "is_new": not Source.objects.filter(slug=incoming.slug).exists(),
         }

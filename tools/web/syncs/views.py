@@ -24,6 +24,7 @@ from tools.catalogue.errors import CatalogueError
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.apply import are_too_many
+from tools.imports.syncing.documents import IncomingDocument
 from tools.imports.syncing.jobs import APPLY
 from tools.models import Action, Layer, SourceDocument, SourceKind, Sync, SyncChange, SyncState
 from tools.web.jobs.state import ShownJob
@@ -287,7 +288,7 @@ def discard(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
         "effect": "None of its changes is made. "
         + (
             "The source was new with it and goes too."
-            if syncs.has_only(found)
+            if syncs.is_all_of_source(found)
             else "The source stays as it is, and the plan stays in its history."
         ),
         "action": request.path,
@@ -314,15 +315,14 @@ def plan_again(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
         )
         return redirect("sync", pk=pk, sync=sync)
     try:
+        incoming = IncomingDocument(
+            bytes(document.content),
+            document.name,
+            found.source.slug,
+            found.source.kind if document.layer == Layer.EXTRACTION else SourceKind.LIGHTAPI,
+        )
         planned = syncs.plan_document(
-            tenant_id=request.member.tenant_id,
-            raw=bytes(document.content),
-            name=document.name,
-            slug=found.source.slug,
-            kind=found.source.kind if document.layer == Layer.EXTRACTION else SourceKind.LIGHTAPI,
-            actor=actor(request),
-            is_stored=True,
-            seconds=PAGE_SECONDS,
+            incoming, tenant_id=request.member.tenant_id, actor=actor(request), seconds=PAGE_SECONDS
         )
     except (DocumentRefused, CatalogueError) as error:
         messages.error(request, str(error))

@@ -14,8 +14,8 @@ from portal.jobs.models import Job, JobState
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
 from tools.catalogue.tools import update_tool
-from tools.imports.syncing import documents as service
 from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import IncomingDocument, tool_file
 from tools.models import Source, Sync, SyncState, Tool
 
 HTMX = {"HX-Request": "true"}
@@ -28,7 +28,9 @@ def plan(tenant: Tenant) -> Callable[..., Sync]:
 
     def make(content: dict[str, Any]) -> Sync:
         return syncs.plan_document(
-            tenant_id=tenant.pk, raw=json.dumps(content).encode(), name="shop.json", actor="ann", slug="shop"
+            IncomingDocument(raw=json.dumps(content).encode(), name="shop.json", slug="shop"),
+            tenant_id=tenant.pk,
+            actor="ann",
         )
 
     return make
@@ -335,10 +337,9 @@ def test_SYN_3_an_older_document_is_planned_again_to_go_back_to_it(
 def test_SYN_3_a_file_of_tools_is_not_planned_again_and_no_button_offers_it(
     operator_client: Client, tenant: Tenant
 ) -> None:
-    service.import_tools(
+    syncs.import_document(
+        tool_file(raw=b'{"id": "add", "name": "add", "description": "Adds."}', name="mine.jsonl"),
         tenant_id=tenant.pk,
-        raw=b'{"id": "add", "name": "add", "description": "Adds."}',
-        name="mine.jsonl",
         actor="ann",
     )
     sync = Sync.objects.get()
