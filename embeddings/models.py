@@ -14,6 +14,7 @@ message of the broker only wakes a worker.
 from __future__ import annotations
 
 from typing import ClassVar
+from uuid import UUID
 
 from django.db import models
 from django.db.models.functions import Now
@@ -138,6 +139,8 @@ class EntityEmbedding(TenantModel):
     what the vector was made from; only a row whose two agree is `ready`. One row per slot: a second model fills
     the other slot beside the serving one.
     """
+
+    entity_id: UUID
 
     slot = models.SmallIntegerField(default=0)
     active = models.BooleanField(

@@ -4,30 +4,45 @@ which table holds its vectors and how its source texts are read again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from embeddings.models import EntityEmbedding
+from django.db.models import Q, QuerySet
 
-EmbeddingTable = type[EntityEmbedding]
+from embeddings.models import EntityEmbedding
+from portal.tenancy.models import TenantModel
+
+LABEL_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedEntity:
     """One entity type.
 
-    `load_texts(ids)` runs inside the tenant's context and returns the normalised source text of every *active* entity
-    among `ids`; an id that is missing from the answer is not embedded.
+    `rows` is the model of the entities, which has the field `active`; `model` holds their embeddings. `load_texts(ids)` runs
+    inside the tenant's context and returns the normalised source text of every *active* entity among `ids`; an id that is
+    missing from the answer is not embedded. `label_field` names an entity for people.
     """
 
     type: str
-    model: EmbeddingTable
+    rows: type[TenantModel]
+    model: type[EntityEmbedding]
     load_texts: Callable[[Iterable[UUID]], Mapping[UUID, str]]
+    label_field: str = "name"
 
     @property
     def table(self) -> str:
         return self.model._meta.db_table
+
+    def active(self) -> QuerySet[TenantModel]:
+        """The active entities of the current tenant."""
+        return self.rows.objects.filter(Q(active=True))
+
+    def labels(self, ids: Collection[UUID]) -> dict[UUID, str]:
+        """What people call the entities, by id."""
+        found = self.rows.objects.filter(pk__in=list(ids))
+        return {pk: label[:LABEL_LENGTH] for pk, label in found.values_list("pk", self.label_field)}
 
 
 _entities: dict[str, EmbeddedEntity] = {}

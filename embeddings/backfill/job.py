@@ -13,14 +13,13 @@ sum that holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from embeddings.backfill import scan as backfill
-from embeddings.backfill.scan import EVERYTHING, Wanted
+from embeddings.backfill.scan import ALL_STATUSES, ScanOptions, scan
 from embeddings.queue import job_tasks
 from embeddings.registry import EmbeddedEntity
 from portal.jobs.context import Context, Failure
@@ -28,51 +27,53 @@ from portal.jobs.context import Context, Failure
 QUEUEING, EMBEDDING = "queueing", "embedding"
 FOLLOW_SECONDS = 0.5
 BATCH_SIZE = 500
-AHEAD = 2000
-"""So many tasks of a job wait at a time: a cancelled one has little to take back, and a full queue is never its fault."""
+MAX_WAITING = 2000
+"""The tasks of a job that may wait at a time, so that a job never fills the queue."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What to ask for. `ids(after, limit)` pages through the entities by id, `labels` names them for people. `rate` is entities
-    a second at most; `ahead` None queues all at once."""
+class Backfill:
+    """What a job enqueues. `ids(after, limit)` returns the next ids of entities in their order. `rate` is the most entities a
+    second; `max_waiting` None enqueues all at once."""
 
     entity: EmbeddedEntity
     ids: Callable[[UUID | None, int], list[UUID]]
-    labels: Callable[[Collection[UUID]], Mapping[UUID, str]]
-    found: Collection[str] = EVERYTHING
+    statuses: Collection[str] = ALL_STATUSES
     refresh: bool = False
     limit: int | None = None
     rate: float | None = None
     batch_size: int = BATCH_SIZE
-    ahead: int | None = AHEAD
+    max_waiting: int | None = MAX_WAITING
 
 
-def run(context: Context, work: Work) -> bool:
-    """The `run` of a kind of job."""
-    return _Run(context, work).to_its_end()
+def run_backfill(context: Context, backfill: Backfill) -> bool:
+    """The `run` of a kind of job: True once every task has ended, False if the job must stop before."""
+    return _Run(context, backfill).run()
 
 
 class _Run:
-    def __init__(self, context: Context, work: Work) -> None:
-        self.context, self.work = context, work
-        self.entity, self.job_id = work.entity, context.job.pk
+    def __init__(self, context: Context, backfill: Backfill) -> None:
+        self.context, self.backfill = context, backfill
+        self.entity, self.job_id = backfill.entity, context.job.pk
 
     @property
     def cursor(self) -> dict[str, Any]:
         return self.context.cursor
 
-    def to_its_end(self) -> bool:
+    def run(self) -> bool:
         retry = self.context.job.only_failures
         step = self._retry_batch if retry else self._scan_batch
         while not self.cursor.get("retried" if retry else "scanned"):
             if self._must_stop():
                 return False
-            if self.work.ahead is not None and self.cursor.get("waiting", 0) >= self.work.ahead:
+            if (
+                self.backfill.max_waiting is not None
+                and self.cursor.get("waiting", 0) >= self.backfill.max_waiting
+            ):
                 self._follow()
                 self.context.wait(FOLLOW_SECONDS)
-            elif (asked := step()) and self.work.rate:
-                self.context.wait(asked / self.work.rate)
+            elif (enqueued := step()) and self.backfill.rate:
+                self.context.wait(enqueued / self.backfill.rate)
         while self._follow():
             if self._must_stop():
                 return False
@@ -96,25 +97,25 @@ class _Run:
         return bool(why)
 
     def _size(self) -> int:
-        size = self.work.batch_size
-        return size if self.work.rate is None else min(size, max(1, int(self.work.rate)))
+        size = self.backfill.batch_size
+        return size if self.backfill.rate is None else min(size, max(1, int(self.backfill.rate)))
 
     def _scan_batch(self) -> int:
-        """Asks for what is wrong among the next entities; returns for how many."""
+        """Enqueues what is wrong among the next entities; returns how many."""
         context, cursor = self.context, self.cursor
         queued = cursor.get("queued", 0)
-        limit = self.work.limit
+        limit = self.backfill.limit
         with self._tenant():
-            ids = self.work.ids(_uuid(cursor.get("after")), self._size())
-            wanted = Wanted(
-                found=self.work.found,
-                refresh=self.work.refresh,
+            ids = self.backfill.ids(_uuid(cursor.get("after")), self._size())
+            options = ScanOptions(
+                statuses=self.backfill.statuses,
+                refresh=self.backfill.refresh,
                 limit=None if limit is None else limit - queued,
             )
-            scanned = backfill.scan(self.entity, ids, wanted, job_id=self.job_id)
-            queued += len(scanned.asked)
-            skipped = context.skipped + len(scanned.looked_for) - len(scanned.asked)
-            waiting = cursor.get("waiting", 0) + len(scanned.asked)
+            result = scan(self.entity, ids, options, job_id=self.job_id)
+            queued += len(result.enqueued)
+            skipped = context.skipped + len(result.examined) - len(result.enqueued)
+            waiting = cursor.get("waiting", 0) + len(result.enqueued)
             over = len(ids) < self._size() or (limit is not None and queued >= limit)
             moved = {
                 **cursor, "after": str(ids[-1]) if ids else cursor.get("after"), "queued": queued, "waiting": waiting,
@@ -124,43 +125,43 @@ class _Run:
                 skipped=skipped,
                 cursor=moved,
                 stage=EMBEDDING if over else QUEUEING,
-                retried=scanned.asked if context.failed else (),
+                retried=result.enqueued if context.failed else (),
                 alone=not over,
                 log=f"Queued {queued:,}; {skipped:,} need nothing." if over else "",
             )
             if over:
                 context.batch(total=context.done + context.failed + context.skipped + waiting)
-        return len(scanned.asked)
+        return len(result.enqueued)
 
     def _retry_batch(self) -> int:
-        """Takes up the next failures; one whose entity is gone has nothing left to do."""
+        """Enqueues the next failures; one whose entity is gone counts as done."""
         context, cursor = self.context, self.cursor
         with self._tenant():
             ids = context.failures(_uuid(cursor.get("retry_after")), self._size())
-            scanned = backfill.scan(self.entity, ids, Wanted(refresh=True), job_id=self.job_id)
+            result = scan(self.entity, ids, ScanOptions(refresh=True), job_id=self.job_id)
             context.batch(
-                done=context.done + len(ids) - len(scanned.asked),
+                done=context.done + len(ids) - len(result.enqueued),
                 cursor={
                     **cursor,
-                    "waiting": cursor.get("waiting", 0) + len(scanned.asked),
+                    "waiting": cursor.get("waiting", 0) + len(result.enqueued),
                     "retry_after": str(ids[-1]) if ids else None,
                     "retried": len(ids) < self._size(),
                 },
                 stage=EMBEDDING,
                 retried=ids,
-                log=f"Asked again for {len(scanned.asked):,} that had failed." if ids else "",
+                log=f"Queued {len(result.enqueued):,} again that had failed." if ids else "",
             )
-        return len(scanned.asked)
+        return len(result.enqueued)
 
     def _follow(self) -> int:
-        """Sees what has become of the tasks; returns how many are left."""
+        """Records which tasks have ended since the last look; returns how many are left."""
         context, cursor = self.context, self.cursor
         with self._tenant():
             failed = job_tasks.collect_failures(self.entity, self.job_id)
             waiting = job_tasks.count_waiting(self.entity, self.job_id)
             before: int = cursor.get("waiting", 0)
             if failed or waiting != before:
-                labels = self.work.labels([entity_id for entity_id, _ in failed])
+                labels = self.entity.labels([entity_id for entity_id, _ in failed])
                 context.batch(
                     done=context.done + before - waiting - len(failed),
                     cursor={**cursor, "waiting": waiting},

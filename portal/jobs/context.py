@@ -16,7 +16,8 @@ from django.db.models.functions import Now
 
 from portal.jobs.errors import Cancelled, LostClaim
 from portal.jobs.loop import heartbeat
-from portal.jobs.models import ERROR_LENGTH, LABEL_LENGTH, LOG_LINES, Job, JobFailure, JobState, Progress
+from portal.jobs.models import ERROR_LENGTH, LABEL_LENGTH, LOG_LINES, Job, JobFailure, JobState
+from portal.jobs.progress import Progress
 
 TELL_SECONDS = 1.0
 

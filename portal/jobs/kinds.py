@@ -4,14 +4,14 @@ run them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from portal.jobs.arguments import Arguments, JobArguments
 
 if TYPE_CHECKING:
     from portal.jobs.context import Context
-
-Arguments = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ class Estimate:
 class JobKind:
     """One kind of work. Its functions run in the tenant's context, except `run`, which opens its own short ones.
 
-    `parse` gives the arguments their final form or raises InvalidArguments. `concurrency_key` names what a job must have for itself
-    (None: nothing). `count` says how many items there are and how many need work. `run` works in batches until it is through
-    (True) or `context.stopping()` says why not. `queues` are those without whose workers it does not get on.
+    `concurrency_key` names what no two jobs of the kind may work on at a time (None: nothing). `count` returns how many items
+    there are and how many need work. `run` works in batches until all is done (True) or `context.stopping()` gives a reason to
+    stop (False). `queues` are the queues whose workers it needs. `usual_rate` is in items a second.
     """
 
     name: str
     label: str
     queues: tuple[str, ...]
-    parse: Callable[[Mapping[str, Any]], Arguments]
+    arguments: type[JobArguments]
     title: Callable[[Arguments], str]
     concurrency_key: Callable[[Arguments], str | None]
     count: Callable[[Arguments], tuple[int, int]]

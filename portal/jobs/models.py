@@ -27,6 +27,7 @@ from django.db import models, transaction
 from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Coalesce, Now
 
+from portal.jobs.progress import Progress
 from portal.tenancy.context import tenant_context
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
 from portal.tenancy.models import TenantManager, TenantModel
@@ -52,36 +53,6 @@ HELD = (JobState.RUNNING, JobState.CANCELLING)
 CAN_CANCEL = (JobState.QUEUED, JobState.RUNNING, JobState.LOST)
 CAN_RESUME = (JobState.CANCELLED, JobState.LOST, JobState.FAILED)
 CAN_RETRY = (JobState.PARTIAL,)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a job is. `rate` is items a second since it was last claimed, `eta_seconds` what is left at that rate."""
-
-    total: int | None
-    processed: int
-    done: int
-    failed: int
-    skipped: int
-    percent: int | None
-    rate: float | None
-    eta_seconds: int | None
-
-    def __str__(self) -> str:
-        """For example: 1,240 of 5,000 · 3 failed · 2 skipped · 41/s · about 2 min left."""
-        of = f" of {self.total:,}" if self.total is not None else ""
-        parts = [f"{self.processed:,}{of}"]
-        parts += [f"{self.failed:,} failed"] if self.failed else []
-        parts += [f"{self.skipped:,} skipped"] if self.skipped else []
-        parts += [f"{self.rate:,.0f}/s" if self.rate >= 10 else f"{self.rate:.1f}/s"] if self.rate else []
-        parts += [f"about {_duration(self.eta_seconds)} left"] if self.eta_seconds else []
-        return " · ".join(parts)
-
-
-def _duration(seconds: int) -> str:
-    if seconds < 90:
-        return f"{seconds} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class FailureGroup:
 def start(kind: str, args: Mapping[str, Any], *, by: str) -> Job:
     """Stores a new job, which a runner takes up. Raises InvalidArguments, AlreadyRunning."""
     known = _kind(kind)
-    parsed = known.parse(args)
+    parsed = known.arguments.parse(args)
     total, _ = known.count(parsed)
     job = Job(
         kind=kind,
@@ -52,7 +52,7 @@ def start(kind: str, args: Mapping[str, Any], *, by: str) -> Job:
 def estimate(kind: str, args: Mapping[str, Any]) -> Estimate:
     """What such a job would find; writes nothing. Raises InvalidArguments."""
     known = _kind(kind)
-    total, to_do = known.count(known.parse(args))
+    total, to_do = known.count(known.arguments.parse(args))
     rate = _measured_rate(kind)
     return Estimate(total, to_do, rate or known.usual_rate, measured=rate is not None)
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from portal.jobs.models import Progress
+from portal.jobs.progress import Progress
 
 LINE_SECONDS = 10
 LINE_PERCENT = 5

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from embeddings.backfill import scan as backfill
-from embeddings.backfill.scan import Counts, Wanted
+from embeddings.backfill.scan import ScanOptions, ScanResult, StatusCounts, count_by_status, scan
 from embeddings.queue.reconcile import reconcile
 from portal.tenancy.context import tenant_context
 from tests.support.database import login
@@ -18,9 +17,9 @@ from tools.catalogue.embedding_text import ENTITY
 from tools.models import Tool
 
 
-def run(pipeline: Pipeline, batch: int = 4) -> backfill.Scanned:
+def run(pipeline: Pipeline, batch: int = 4) -> ScanResult:
     """A scan over all tools, as a job makes it."""
-    found, after, job_id = backfill.Scanned(), uuid.UUID(int=0), uuid.uuid4()
+    found, after, job_id = ScanResult(), uuid.UUID(int=0), uuid.uuid4()
     while True:
         with tenant_context(pipeline.tenant_id):
             ids = list(
@@ -30,15 +29,15 @@ def run(pipeline: Pipeline, batch: int = 4) -> backfill.Scanned:
             )
             if not ids:
                 return found
-            scanned = backfill.scan(ENTITY, ids, Wanted(), job_id=job_id)
+            result = scan(ENTITY, ids, ScanOptions(), job_id=job_id)
         after = ids[-1]
-        found.looked_for |= scanned.looked_for
-        found.asked |= scanned.asked
+        found.examined |= result.examined
+        found.enqueued |= result.enqueued
 
 
-def counts(pipeline: Pipeline) -> Counts:
+def counts(pipeline: Pipeline) -> StatusCounts:
     with tenant_context(pipeline.tenant_id):
-        return backfill.counts(ENTITY, entity_table="tools_tool")
+        return count_by_status(ENTITY)
 
 
 def rows(pipeline: Pipeline) -> list[dict[str, Any]]:
@@ -97,7 +96,7 @@ def test_one_wrong_row_among_right_ones_is_found_and_set_right_EMB_8(
     pks = [pipeline.add(f"Text {number}.") for number in range(3)]
     pipeline.work()
     make_wrong(pipeline, pks[1])
-    assert len(run(pipeline).looked_for) == 3
+    assert len(run(pipeline).examined) == 3
     assert {task["entity_id"]: task["priority"] for task in pipeline.tasks()} in ({pks[1]: 10}, {})
     pipeline.work()
     for pk in pks:
@@ -112,7 +111,7 @@ def test_a_run_over_a_complete_catalogue_writes_and_locks_nothing_EMB_8(
         pipeline.add(f"Text {number}.")
     pipeline.work()
     before, calls = rows(pipeline), len(embedder.calls)
-    assert run(pipeline).asked == set()
+    assert run(pipeline).enqueued == set()
     assert pipeline.work().claimed == 0
     assert (rows(pipeline), len(embedder.calls)) == (before, calls)
 
@@ -122,9 +121,9 @@ def test_a_second_run_before_the_worker_comes_writes_nothing_EMB_8(pipeline: Pip
     pipeline.work()
     for pk, make_wrong in zip(pks, [missing, stale, failed, of_another_model, disabled], strict=False):
         make_wrong(pipeline, pk)
-    assert run(pipeline).asked == set(pks[:5])
+    assert run(pipeline).enqueued == set(pks[:5])
     before = rows(pipeline)
-    assert run(pipeline).asked == set()
+    assert run(pipeline).enqueued == set()
     assert rows(pipeline) == before
 
 
@@ -134,10 +133,10 @@ class TestDisabled:
     ) -> None:
         use("disabled")
         pks = [pipeline.add(f"Text {number}.") for number in range(3)]
-        assert run(pipeline).asked == set()
-        assert counts(pipeline) == Counts(total=3, disabled=3)
+        assert run(pipeline).enqueued == set()
+        assert counts(pipeline) == StatusCounts(total=3, disabled=3)
         use("HashEmbedder")
-        assert run(pipeline).asked == set(pks)
+        assert run(pipeline).enqueued == set(pks)
         pipeline.work()
         for pk in pks:
             pipeline.check_ready(pk)
@@ -149,8 +148,8 @@ class TestDisabled:
         pipeline.work()
         pipeline.add("Waits.")
         use("disabled")
-        assert run(pipeline).asked == set()
-        assert counts(pipeline) == Counts(total=2, ready=1, disabled=1)
+        assert run(pipeline).enqueued == set()
+        assert counts(pipeline) == StatusCounts(total=2, ready=1, disabled=1)
         assert pipeline.tasks() == []
         pipeline.check_ready(ready)
 
@@ -166,7 +165,9 @@ def test_counts_are_of_active_tools_of_this_tenant_by_status_EMB_8(
     ):
         make_wrong(pipeline, pk)
     pipeline.change(pks[5], active=False)
-    assert counts(pipeline) == Counts(total=7, ready=2, pending=1, failed=1, disabled=1, blank=1, missing=1)
+    assert counts(pipeline) == StatusCounts(
+        total=7, ready=2, pending=1, failed=1, disabled=1, blank=1, missing=1
+    )
 
 
 class TestReconciler:

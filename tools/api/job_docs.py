@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from drf_spectacular.utils import OpenApiExample, extend_schema
 
-from embeddings.backfill.job import BATCH_SIZE
-from embeddings.backfill.scan import Found
+from portal.jobs import kinds
+from portal.jobs.kinds import JobKind
 from portal.jobs.models import JobState
 from tools.api.docs import (
     BOOLEAN,
@@ -24,13 +24,12 @@ from tools.api.docs import (
     page_parameters,
     query,
 )
-from tools.catalogue.embedding_jobs import BACKFILL, MAX_BATCH, MAX_IDS, REFRESH
-from tools.imports.syncing.jobs import APPLY, SYNC
+from tools.catalogue.embedding_jobs import BACKFILL
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 _NUMBER: Json = {"type": "number", "minimum": 0}
-_KIND: Json = {"type": "string", "enum": [BACKFILL, REFRESH, SYNC, APPLY]}
+_KIND: Json = {"type": "string", "enum": [kind.name for kind in kinds.all_kinds()]}
 _LINK: Json = {"type": "string", "format": "uri-reference"}
 _LINKS = described(self=_LINK, errors=_LINK)
 _LINKS["properties"] |= {
@@ -50,63 +49,19 @@ _ESTIMATE = described(
     rate=_NUMBER, rate_is_measured=BOOLEAN, eta_seconds=COUNT,
 )  # fmt: skip
 _FAILURE = described(item_id=ID, label=TEXT, error=TEXT, failed_at=TIME)
-_PACE: Json = {
-    "rate": {**or_null({"type": "number", "minimum": 0.1, "maximum": 10000}), "description": "Items a second at most."},
-    "batch_size": {"type": "integer", "minimum": 1, "maximum": MAX_BATCH, "default": BATCH_SIZE},
-    "ahead": {
-        "type": "integer", "minimum": 0, "maximum": 1000000,
-        "description": "So many items wait for a worker at a time; 0 for all at once.",
-    },
-}  # fmt: skip
-_BACKFILL: Json = {
-    "type": "object",
-    "title": BACKFILL,
-    "properties": {
-        "statuses": {
-            "type": "array",
-            "items": {"type": "string", "enum": [*Found.values, "all"]},
-            "default": ["all"],
-        },
-        "source": {"type": "string", "description": "The slug of a source, whose tools alone are looked at."},
-        "limit": or_null({"type": "integer", "minimum": 1, "maximum": 10000000}),
-        **_PACE,
-    },
-    "additionalProperties": False,
-}
-_REFRESH: Json = {
-    "type": "object",
-    "title": REFRESH,
-    "properties": {"ids": {"type": "array", "items": ID, "minItems": 1, "maxItems": MAX_IDS}, **_PACE},
-    "required": ["ids"],
-    "additionalProperties": False,
-}
-_SYNC: Json = {
-    "type": "object",
-    "title": SYNC,
-    "properties": {
-        "source": {**TEXT, "description": "The slug."},
-        "apply": BOOLEAN,
-        "confirm_removals": BOOLEAN,
-    },
-    "required": ["source"],
-    "additionalProperties": False,
-}
-_APPLY: Json = {
-    "type": "object",
-    "title": APPLY,
-    "properties": {
-        "sync": ID,
-        "changes": or_null({"type": "array", "items": ID, "description": "Null for all."}),
-        "confirm_removals": BOOLEAN,
-    },
-    "required": ["sync"],
-    "additionalProperties": False,
-}
+
+
+def _arguments(kind: JobKind) -> Json:
+    """The arguments of a kind, as its serializer declares them."""
+    schema = kind.arguments.json_schema()
+    return {"type": schema.pop("type"), "title": kind.name, **schema}
+
+
 _NEW: Json = {
     "type": "object",
     "properties": {
         "kind": _KIND,
-        "args": {"anyOf": [_BACKFILL, _REFRESH, _SYNC, _APPLY]},
+        "args": {"anyOf": [_arguments(kind) for kind in kinds.all_kinds()]},
         "dry_run": {**BOOLEAN, "default": False, "description": "Only counts: 200, and nothing is started."},
     },
     "required": ["kind"],

@@ -92,4 +92,4 @@ def unsaid_value(field: str) -> Any:
     return "" if field.startswith(PARAMETER_PREFIX) else Tool._meta.get_field(field).get_default()  # type: ignore[union-attr]
 
 
-ENTITY = EmbeddedEntity(type="tool", model=ToolEmbedding, load_texts=load_texts)
+ENTITY = EmbeddedEntity(type="tool", rows=Tool, model=ToolEmbedding, load_texts=load_texts)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 from uuid import UUID
 
+from rest_framework import serializers
+
+from portal.jobs.arguments import Arguments, Flag, Id, JobArguments
 from portal.jobs.context import Context
-from portal.jobs.errors import Cancelled, CannotGoOn, InvalidArguments
-from portal.jobs.kinds import Arguments, JobKind
+from portal.jobs.errors import Cancelled, CannotGoOn
+from portal.jobs.kinds import JobKind
 from tools.catalogue.errors import CatalogueError, RemovalsNeedConfirmation
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
@@ -22,31 +25,29 @@ USUAL_RATE = 300.0
 """Tools a second on two processors; used until a job of the installation has been measured."""
 
 
-def _flag(given: Mapping[str, Any], name: str, errors: dict[str, list[str]]) -> bool:
-    value = given.get(name, False)
-    if not isinstance(value, bool):
-        errors[name] = ["True or false, please."]
-    return value is True
-
-
-def _checked(given: Mapping[str, Any], known: set[str]) -> dict[str, list[str]]:
-    sentence = f"There is no such argument. Known: {', '.join(sorted(known))}."
-    return {name: [sentence] for name in given if name not in known}
-
-
 # --- Read a source anew -----------------------------------------------------------------------------------------------
-def _parse_sync(given: Mapping[str, Any]) -> Arguments:
-    errors = _checked(given, {"source", "apply", "confirm_removals"})
-    slug = given.get("source")
-    source = Source.objects.filter(slug=slug).first() if isinstance(slug, str) and "\0" not in slug else None
-    if source is None:
-        errors["source"] = ["There is no such source."]
-    elif not source.is_readable:
-        errors["source"] = [NOT_READABLE]
-    args = {name: _flag(given, name, errors) for name in ("apply", "confirm_removals")}
-    if errors or source is None:
-        raise InvalidArguments(errors)
-    return {"source": source.slug, "source_id": str(source.pk), **args}
+class SyncArguments(JobArguments):
+    """Which source is read, and whether its plan is applied."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        return {
+            "source": serializers.CharField(help_text="The slug."),
+            "apply": Flag(),
+            "confirm_removals": Flag(),
+        }
+
+    def validate(self, data: Arguments) -> Arguments:
+        source = Source.objects.filter(slug=data["source"]).first()
+        if source is None:
+            raise serializers.ValidationError({"source": ["There is no such source."]})
+        if not source.is_readable:
+            raise serializers.ValidationError({"source": [NOT_READABLE]})
+        return {
+            "source": source.slug,
+            "source_id": str(source.pk),
+            "apply": data.get("apply", False),
+            "confirm_removals": data.get("confirm_removals", False),
+        }
 
 
 def _run_sync(context: Context) -> bool:
@@ -95,38 +96,31 @@ def _summary(sync: Sync) -> str:
 
 
 # --- Apply a plan -----------------------------------------------------------------------------------------------------
-def _parse_apply(given: Mapping[str, Any]) -> Arguments:
-    errors = _checked(given, {"sync", "changes", "confirm_removals"})
-    sync_id = _uuid(given.get("sync"))
-    sync = Sync.objects.select_related("source").filter(pk=sync_id).first() if sync_id else None
-    if sync is None:
-        errors["sync"] = ["There is no such sync."]
-    elif sync.state != SyncState.PLANNED:
-        errors["sync"] = [sync.over]
-    changes = given.get("changes")
-    ids = [_uuid(one) for one in changes] if isinstance(changes, list) else []
-    if changes is not None and (not isinstance(changes, list) or None in ids):
-        errors["changes"] = ["A list of the ids of changes of this sync, or null for all of them, please."]
-    elif changes == []:
-        errors["changes"] = [NOTHING_CHOSEN]
-    elif (
-        sync is not None
-        and ids
-        and sync.changes.filter(pk__in=[one for one in ids if one]).count() != len(set(ids))
-    ):
-        errors["changes"] = ["Not all of these are changes of this sync."]
-    confirm = _flag(given, "confirm_removals", errors)
-    if errors or sync is None:
-        raise InvalidArguments(errors)
-    chosen = None if changes is None else sorted({str(one) for one in ids})
-    return {"sync": str(sync.pk), "source": sync.source.slug, "changes": chosen, "confirm_removals": confirm}
+class ApplyArguments(JobArguments):
+    """Which plan is applied, and which of its changes."""
 
+    sync = Id()
+    changes = serializers.ListField(
+        child=Id(), required=False, allow_null=True, allow_empty=False, help_text="Null for all.",
+        error_messages={"empty": NOTHING_CHOSEN},
+    )  # fmt: skip
+    confirm_removals = Flag()
 
-def _uuid(value: Any) -> UUID | None:
-    try:
-        return UUID(str(value))
-    except ValueError:
-        return None
+    def validate(self, data: Arguments) -> Arguments:
+        sync = Sync.objects.select_related("source").filter(pk=data["sync"]).first()
+        if sync is None:
+            raise serializers.ValidationError({"sync": ["There is no such sync."]})
+        if sync.state != SyncState.PLANNED:
+            raise serializers.ValidationError({"sync": [sync.over]})
+        changes = data.get("changes")
+        if changes and sync.changes.filter(pk__in=changes).count() != len(set(changes)):
+            raise serializers.ValidationError({"changes": ["Not all of these are changes of this sync."]})
+        return {
+            "sync": str(sync.pk),
+            "source": sync.source.slug,
+            "changes": None if changes is None else sorted({str(one) for one in changes}),
+            "confirm_removals": data.get("confirm_removals", False),
+        }
 
 
 def _count_apply(args: Arguments) -> tuple[int, int]:
@@ -188,7 +182,7 @@ KINDS = (
         name=SYNC,
         label="Sync of a source",
         queues=("jobs",),
-        parse=_parse_sync,
+        arguments=SyncArguments,
         title=lambda args: f"Sync of {args['source']}",
         concurrency_key=lambda args: args["source_id"],
         count=lambda _: (0, 0),
@@ -199,7 +193,7 @@ KINDS = (
         name=APPLY,
         label="Applying a plan",
         queues=("jobs",),
-        parse=_parse_apply,
+        arguments=ApplyArguments,
         title=lambda args: f"Applying the plan of {args['source']}",
         concurrency_key=lambda args: args["sync"],
         count=_count_apply,

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
-from embeddings.backfill import scan as backfill
 from embeddings.backfill.job import BATCH_SIZE, EMBEDDING
+from embeddings.backfill.scan import count_by_status
 from portal.jobs import heartbeats, services
 from portal.jobs.command import INTERRUPTED, JobCommand
 from portal.jobs.context import Context
@@ -19,10 +19,9 @@ from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import REFUSED, USAGE
 from portal.tenancy.context import tenant_context
-from tools.catalogue import embedding_text
 from tools.catalogue.embedding_jobs import BACKFILL
+from tools.catalogue.embedding_text import ENTITY
 from tools.management.import_command import ACTOR
-from tools.models import Tool
 
 
 class Command(JobCommand):
@@ -92,7 +91,7 @@ class Command(JobCommand):
         try:
             while True:
                 with job.in_tenant():
-                    if not backfill.counts(embedding_text.ENTITY, entity_table=Tool._meta.db_table).pending:
+                    if not count_by_status(ENTITY).pending:
                         return True
                 time.sleep(0.5)
         except KeyboardInterrupt:
@@ -137,7 +136,7 @@ class Command(JobCommand):
     def _end(self, job: Job, options: dict[str, Any]) -> int:
         with job.in_tenant():
             job = services.find(job.pk)
-            counts = backfill.counts(embedding_text.ENTITY, entity_table=Tool._meta.db_table)
+            counts = count_by_status(ENTITY)
         if job.shown_state == JobState.QUEUED:
             self.say(
                 f"Job {job.pk} follows it from here, in a worker. Watch it with: manage.py jobs watch {job.pk}"

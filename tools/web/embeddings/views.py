@@ -9,10 +9,11 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from embeddings.backfill.kinds import MAX_IDS
 from portal.jobs import services as jobs
 from portal.jobs.errors import AlreadyRunning, InvalidArguments
 from portal.tenancy.models import Role
-from tools.catalogue.embedding_jobs import MAX_IDS, REFRESH
+from tools.catalogue.embedding_jobs import REFRESH
 from tools.catalogue.errors import CatalogueError
 from tools.catalogue.tools import refresh_embeddings
 from tools.models import Tool

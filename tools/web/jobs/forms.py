@@ -1,4 +1,4 @@
-"""The form of a new backfill. What is allowed is decided by the kind of job; its refusals come back by `add_refusals`."""
+"""The form of a new backfill. The kind of job decides what is allowed; its refusals come back by `add_refusals`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from typing import Any
 
 from django import forms
 
-from embeddings.backfill.scan import Found
+from embeddings.backfill.scan import BackfillStatus
+from tools.catalogue.embedding_jobs import ToolBackfillArguments
 from tools.models import Source
 from tools.web.shell.forms import PortalForm
 
 SCOPES = (
     ("all", "All that need a vector"),
-    (Found.OUTDATED, "Outdated: of an older text, or of another model"),
-    (Found.FAILED, "Failed: all attempts were used up"),
-    (Found.BLANK, "Blank: no text when they were last looked at, or never looked at"),
-    (Found.DISABLED, "Disabled: embedding was switched off then"),
+    (BackfillStatus.OUTDATED, "Outdated: of an older text, or of another model"),
+    (BackfillStatus.FAILED, "Failed: all attempts were used up"),
+    (BackfillStatus.BLANK, "Blank: no text when they were last looked at, or never looked at"),
+    (BackfillStatus.DISABLED, "Disabled: embedding was switched off then"),
 )
 
 
@@ -28,19 +29,15 @@ class BackfillForm(PortalForm):
         help_text="What is right already is left alone and costs nothing.",
     )
     source = forms.ChoiceField(required=False, label="Of which source")
-    rate = forms.FloatField(
-        required=False,
+    rate = ToolBackfillArguments.form_field(
+        "rate",
         label="At most (tools a second)",
-        min_value=0.1,
-        max_value=10_000,
         widget=forms.NumberInput(attrs={"step": "any", "placeholder": "no limit"}),
         help_text="Edits go first in any case. A limit spares a provider that is paid by use.",
     )
-    limit = forms.IntegerField(
-        required=False,
+    limit = ToolBackfillArguments.form_field(
+        "limit",
         label="Stop after (tools)",
-        min_value=1,
-        max_value=10_000_000,
         widget=forms.NumberInput(attrs={"placeholder": "all of them"}),
     )
 

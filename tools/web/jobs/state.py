@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from portal.jobs import heartbeats, kinds
 from portal.jobs.models import Job, JobState
+from portal.jobs.progress import duration
 from tools.web.embeddings.state import Badge
 
 BADGES = {
@@ -72,16 +73,7 @@ class ShownJob:
     @property
     def line(self) -> str:
         """“1,240 of 5,000 · 3 failed · 2 skipped · 41/s · about 2 min left”, without what says nothing."""
-        progress = self.job.progress
-        counted = f"{progress.processed:,}" + (
-            f" of {progress.total:,}" if progress.total is not None else ""
-        )
-        parts = [counted, f"{progress.failed:,} failed", f"{progress.skipped:,} skipped"]
-        if progress.rate:
-            parts.append(f"{progress.rate:,.0f}/s" if progress.rate >= 10 else f"{progress.rate:.1f}/s")
-        if progress.eta_seconds is not None:
-            parts.append(f"about {duration(progress.eta_seconds)} left")
-        return " · ".join(parts)
+        return str(self.job.progress)
 
     @property
     def took(self) -> str:
@@ -99,17 +91,6 @@ class ShownJob:
         if percent // QUARTER <= before // QUARTER:
             return ""
         return f"{self.label}: {percent // QUARTER * QUARTER} % done."
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them: “45 s”, “2 min”, “3 h 20 min”."""
-    if seconds < 60:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, rest = divmod(minutes, 60)
-    return f"{hours:,} h {rest} min" if rest else f"{hours:,} h"
 
 
 def idle_queues(names: set[str]) -> list[IdleQueue]:

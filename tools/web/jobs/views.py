@@ -18,6 +18,7 @@ from django_htmx.http import push_url
 from portal.jobs import kinds, services
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobState
+from portal.jobs.progress import duration
 from portal.tenancy.context import NoTenant, current_tenant
 from portal.tenancy.models import Role
 from tools.catalogue.embedding_jobs import BACKFILL
@@ -25,7 +26,7 @@ from tools.imports.syncing.jobs import APPLY
 from tools.models import Sync
 from tools.web.embeddings.state import open_passage_circuits
 from tools.web.jobs.forms import BackfillForm
-from tools.web.jobs.state import ShownJob, all_queues, duration, idle_queues, queues_of
+from tools.web.jobs.state import ShownJob, all_queues, idle_queues, queues_of
 from tools.web.shell.access import PageRequest, actor, member_page
 from tools.web.shell.polling import poll_count, poll_seconds
 from tools.web.tools.list import PAGE_SIZES, without_blanks

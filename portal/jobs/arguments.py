@@ -1,0 +1,147 @@
+"""The arguments of a kind of job: one serializer a kind, from which the check, the API's schema and the web's form fields come.
+
+The fields here take JSON's own types: "5" is no number, and 1 is not true. An argument that is null counts as not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from rest_framework import serializers
+
+from portal.jobs.errors import InvalidArguments
+
+Arguments = dict[str, Any]
+"""Arguments in their final form, as the job's row holds them: JSON."""
+Json = dict[str, Any]
+
+
+class WholeNumber(serializers.IntegerField):
+    """A JSON integer between two bounds."""
+
+    default_error_messages = {"range": "A whole number from {low:,} to {high:,}, please."}
+
+    def __init__(self, *, low: int, high: int, **options: Any) -> None:
+        self.low, self.high = low, high
+        super().__init__(required=False, **options)
+
+    def to_internal_value(self, data: Any) -> int:
+        if isinstance(data, bool) or not isinstance(data, int) or not self.low <= data <= self.high:
+            self.fail("range", low=self.low, high=self.high)
+        return data
+
+
+class Number(serializers.FloatField):
+    """A JSON number between two bounds."""
+
+    default_error_messages = {"range": "A number from {low:,} to {high:,}, please."}
+
+    def __init__(self, *, low: float, high: float, **options: Any) -> None:
+        self.low, self.high = low, high
+        super().__init__(required=False, **options)
+
+    def to_internal_value(self, data: Any) -> float:
+        # Written so that NaN is refused.
+        if isinstance(data, bool) or not isinstance(data, int | float) or not self.low <= data <= self.high:
+            self.fail("range", low=self.low, high=self.high)
+        return data
+
+
+class Flag(serializers.BooleanField):
+    """A JSON boolean; false where it is not given."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, **options)
+
+    def to_internal_value(self, data: Any) -> bool:
+        if not isinstance(data, bool):
+            raise serializers.ValidationError("True or false, please.")
+        return data
+
+
+class Id(serializers.UUIDField):
+    """A UUID in its written form; a number is none."""
+
+    def to_internal_value(self, data: Any) -> UUID:
+        if not isinstance(data, str | UUID):
+            self.fail("invalid", value=data)
+        return super().to_internal_value(data)
+
+
+class JobArguments(serializers.Serializer[Any]):
+    """The arguments of one kind of job. A subclass declares its fields and gives them their final form in `validate`."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if unknown := data.keys() - self.fields.keys():
+            sentence = f"There is no such argument. Known: {', '.join(sorted(self.fields))}."
+            raise serializers.ValidationError({name: [sentence] for name in unknown})
+        return super().to_internal_value({name: value for name, value in data.items() if value is not None})
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Arguments:
+        """The arguments in their final form. Runs in the tenant's context. Raises InvalidArguments."""
+        serializer = cls(data=dict(given))
+        if not serializer.is_valid():
+            raise InvalidArguments({name: _sentences(error) for name, error in serializer.errors.items()})
+        return dict(serializer.validated_data)
+
+    @classmethod
+    def json_schema(cls) -> Json:
+        """The JSON Schema of the arguments, for the API's document."""
+        fields = cls().fields
+        schema: Json = {"type": "object", "properties": {name: _schema(one) for name, one in fields.items()}}
+        if required := [name for name, field in fields.items() if field.required]:
+            schema["required"] = required
+        return {**schema, "additionalProperties": False}
+
+    @classmethod
+    def form_field(cls, name: str, **options: Any) -> forms.Field:
+        """The form field of a number, with the same bounds; `options` are those of Django's field."""
+        field = cls().fields[name]
+        if isinstance(field, WholeNumber):
+            return forms.IntegerField(required=False, min_value=field.low, max_value=field.high, **options)
+        if isinstance(field, Number):
+            return forms.FloatField(required=False, min_value=field.low, max_value=field.high, **options)
+        raise TypeError(f"{name} is no number")
+
+
+def _sentences(error: Any) -> list[str]:
+    """The sentences of a field, those of its items included."""
+    if isinstance(error, Mapping):
+        return [sentence for inner in error.values() for sentence in _sentences(inner)]
+    return [str(sentence) for sentence in error]
+
+
+def _schema(field: serializers.Field[Any, Any, Any, Any]) -> Json:
+    schema = _type(field)
+    if field.default is not serializers.empty:
+        schema["default"] = field.default
+    description = {"description": str(field.help_text)} if field.help_text else {}
+    if not field.allow_null:
+        return {**schema, **description}
+    if isinstance(field, serializers.ListField):
+        return {"anyOf": [{**schema, **description}, {"type": "null"}]}
+    return {"anyOf": [schema, {"type": "null"}], **description}
+
+
+def _type(field: serializers.Field[Any, Any, Any, Any]) -> Json:
+    match field:
+        case WholeNumber():
+            return {"type": "integer", "minimum": field.low, "maximum": field.high}
+        case Number():
+            return {"type": "number", "minimum": field.low, "maximum": field.high}
+        case Flag():
+            return {"type": "boolean"}
+        case Id():
+            return {"type": "string", "format": "uuid"}
+        case serializers.ChoiceField():
+            return {"type": "string", "enum": list(field.choices)}
+        case serializers.ListField():
+            bounds = {"minItems": field.min_length, "maxItems": field.max_length}
+            items = {"type": "array", "items": _type(field.child)}
+            return {**items, **{name: bound for name, bound in bounds.items() if bound is not None}}
+        case _:
+            return {"type": "string"}
