@@ -24,7 +24,7 @@ _FORM_BYTES = 100_000
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-def unstorable(value: object) -> str | None:
+def storage_problem(value: object) -> str | None:
     """Why PostgreSQL cannot hold this JSON value, as half a sentence ("holds …"); None if it can."""
     level = [value]
     for _ in range(MAX_DEPTH):
@@ -59,7 +59,7 @@ class JsonBody(JSONParser):
         except (ValueError, RecursionError) as error:
             why = "is nested too deeply" if isinstance(error, RecursionError) else f"is no JSON: {error}"
             raise ParseError(f"The body {why}.") from None
-        if reason := unstorable(data):
+        if reason := storage_problem(data):
             raise ParseError(f"The body {reason}.")
         return data
 

@@ -38,7 +38,7 @@ from tests.support.faults.history_check import HistoryCheck
 from tests.support.faults.interrupted_syncs import at_moment, children, write, write_and_die
 from tests.support.imports.syncs import WRITTEN, parse_here
 from tools.catalogue import embedding_text, overrides, sources
-from tools.catalogue.errors import CatalogueError, Outgrown, RemovalsNeedConfirmation, StaleVersion
+from tools.catalogue.errors import CatalogueError, RemovalsNeedConfirmation, StalePlan, StaleVersion
 from tools.catalogue.parameter_descriptions import parameter_descriptions
 from tools.catalogue.tools import update_tool
 from tools.imports.fetching import sandbox
@@ -202,7 +202,7 @@ def machine(make_tenant: Callable[[], Tenant], owner: psycopg.Connection[Any]) -
                         tenant_id=self.tenant.pk, sync_id=planned.sync_id, actor="otto", confirm_removals=confirm,
                         chosen=None if chosen is None else [planned.changes[name] for name in names],
                     )  # fmt: skip
-            except Outgrown:
+            except StalePlan:
                 assert not is_as_told
             except RemovalsNeedConfirmation:
                 assert is_as_told
@@ -425,8 +425,8 @@ def _writes_in_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def _activates_all(monkeypatch: pytest.MonkeyPatch) -> None:
     project = apply._Writer._project
 
-    def activates(self: Any, tools: Any, unsaid: Any, _: Any) -> None:
-        project(self, tools, unsaid, set(unsaid))
+    def activates(self: Any, tools: Any, dropped: Any, _: Any) -> None:
+        project(self, tools, dropped, set(dropped))
 
     monkeypatch.setattr(apply._Writer, "_project", activates)
 

@@ -172,7 +172,7 @@ ENDPOINTS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "key": NAME, "method": st.sampled_from(["get", "call", ""]), "path": TEXT, "name": NAME, "title": TEXT, "description": TEXT,
         "tags": st.lists(TEXT, max_size=3), "input_schema": OBJECT, "output_schema": st.none() | OBJECT,
         "metadata": st.dictionaries(NAME, VALUES, max_size=2), "deprecated": st.booleans(), "active": st.booleans(),
-        "took_tool_down": st.booleans(), "content_hash": st.text("0123456789abcdef", min_size=64, max_size=64),
+        "deactivated_tool": st.booleans(), "content_hash": st.text("0123456789abcdef", min_size=64, max_size=64),
     }
 )  # fmt: skip
 OVERRIDES = st.dictionaries(
@@ -621,3 +621,14 @@ def test_many_tools_go_out_and_come_in_by_the_thousand(
             f"the process never had more than {room} MB"
         )
         assert max(out, into, again) < 0.02 * count + 10
+
+
+def test_a_renamed_field_keeps_its_key_in_files(tenant: Tenant) -> None:
+    import_document(tenant, document("a"))
+    Endpoint.objects.update(deactivated_tool=True)
+    text = written()
+    assert json.loads(text)["endpoint"]["took_tool_down"] is True
+    assert "deactivated_tool" not in text
+    Source.objects.all().delete()
+    assert read_into(tenant, text).added == 1
+    assert Endpoint.objects.get().deactivated_tool

@@ -282,7 +282,7 @@ def test_a_new_title_of_the_api_reaches_all_of_its_tools(committed: Tenant) -> N
     assert (report.changed, report.unchanged) == (2, 0)
     with tenant_context(committed.pk):
         assert set(Tool.objects.values_list("server", flat=True)) == {"Store"}
-        assert Source.objects.get().shown_title == "Store"
+        assert Source.objects.get().display_title == "Store"
 
 
 def test_syn_5_the_title_that_an_operator_gave_a_source_is_kept_by_its_syncs(committed: Tenant) -> None:
@@ -292,7 +292,7 @@ def test_syn_5_the_title_that_an_operator_gave_a_source_is_kept_by_its_syncs(com
 
     def shown() -> tuple[str, set[str]]:
         with tenant_context(committed.pk):
-            return Source.objects.get().shown_title, set(Tool.objects.values_list("server", flat=True))
+            return Source.objects.get().display_title, set(Tool.objects.values_list("server", flat=True))
 
     import_document(committed, document("a", "b"))
     given("Our shop")

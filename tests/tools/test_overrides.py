@@ -81,7 +81,7 @@ def test_syn_5_an_edited_field_is_recorded_kept_by_a_sync_in_conflict_then_and_r
     sync_file(tenant, field, second)
     now = Tool.objects.get()
     assert (getattr(now, field), now.pk) == (ours, edited.pk)
-    assert [one.imported for one in overrides.standings(ManualOverride.objects.all())] == [second]
+    assert [one.imported for one in overrides.override_statuses(ManualOverride.objects.all())] == [second]
     assert overrides.conflicts(ManualOverride.objects.all()) == {override.pk}
 
     overrides.reset_override(pk=now.pk, field=field, actor="rita")
@@ -114,7 +114,7 @@ def test_syn_5_how_overrides_stand_is_found_without_reading_schemas_or_layers(
     import_document(tenant, document("a"))
     edit(description="Ours.", tags=["ours"], annotations={"readOnlyHint": True})
     with django_assert_num_queries(2) as queries:
-        overrides.standings(ManualOverride.objects.all())
+        overrides.override_statuses(ManualOverride.objects.all())
     for column in ("layers", "input_schema", "output_schema"):
         assert not any(f'"{column}"' in query["sql"] for query in queries if "WHERE 1=0" not in query["sql"])
 

@@ -57,7 +57,7 @@ def test_syn_5_conflicts_come_first_in_a_bounded_number_of_queries(
     )
     import_document(tenant, pets(dry="Moved on."), "pets")
     with django_assert_num_queries(3):
-        found = overrides.standings(ManualOverride.objects.all())
+        found = overrides.override_statuses(ManualOverride.objects.all())
     assert len(found) == 25
     assert [(one.tool_name, one.field, one.imported) for one in found if one.conflict] == [
         ("addPet", "parameters.dry", "Moved on."), (names[7], "description", "Moved on."),
@@ -117,7 +117,7 @@ def test_an_override_of_another_tenant_is_neither_seen_nor_reset(tenant: Tenant,
     overrule(many(tenant, 1))
     mine = ids()
     with tenant_context(make_tenant().pk):
-        assert overrides.standings(ManualOverride.objects.all()) == []
+        assert overrides.override_statuses(ManualOverride.objects.all()) == []
         assert overrides.reset_many(overrides=mine, actor="eve") == 0
         assert overrides.keep_many(overrides=mine, actor="eve") == 0
     assert ids() == mine

@@ -25,7 +25,7 @@ from tests.support.imports.syncs import (
     tool,
 )
 from tools.catalogue import overrides, sources
-from tools.catalogue.errors import CatalogueError, Outgrown, RemovalsNeedConfirmation, WrongSyncState
+from tools.catalogue.errors import CatalogueError, RemovalsNeedConfirmation, StalePlan, WrongSyncState
 from tools.imports.fetching import sandbox
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
@@ -103,7 +103,7 @@ def test_syn_4_a_plan_of_a_new_source_makes_no_tool_and_goes_with_its_discard(co
     sync = plan(committed, document("a", "b"))
     assert (sync.summary["added"], texts(committed)) == (2, {})
     with tenant_context(committed.pk):
-        assert Source.objects.get().shown_title == "Shop"
+        assert Source.objects.get().display_title == "Shop"
         syncs.discard_sync(sync_id=sync.pk, actor="olga")
         assert not Source.objects.exists()
         assert not SourceDocument.objects.exists()
@@ -202,8 +202,8 @@ def test_syn_4_a_choice_of_nothing_writes_no_tool(committed: Tenant) -> None:
     assert (report.changed, report.unchanged) == (0, 2)
 
 
-# --- Outgrown ---------------------------------------------------------------------------------------------------------
-OUTGROWN: dict[str, Callable[[Tenant], object]] = {
+# --- Stale plans ---------------------------------------------------------------------------------------------------
+STALE: dict[str, Callable[[Tenant], object]] = {
     "an edit of what it changes": lambda tenant: edit(tenant, "a", description="Ours."),
     "another import": lambda tenant: import_document(tenant, document("a", "b", a="Between.")),
     "an import that takes it away": lambda tenant: import_document(
@@ -212,14 +212,14 @@ OUTGROWN: dict[str, Callable[[Tenant], object]] = {
 }
 
 
-@pytest.mark.parametrize("between", OUTGROWN)
+@pytest.mark.parametrize("between", STALE)
 def test_syn_4_a_plan_that_the_catalogue_has_outgrown_is_refused_and_names_what_differs(
     committed: Tenant, between: str
 ) -> None:
     import_document(committed, document("a", "b"))
     sync = plan(committed, document("a", "b", a="New."))
-    OUTGROWN[between](committed)
-    with nothing_written(committed), pytest.raises(Outgrown, match=r"/a@get.*Plan the sync again"):
+    STALE[between](committed)
+    with nothing_written(committed), pytest.raises(StalePlan, match=r"/a@get.*Plan the sync again"):
         apply(committed, sync)
     assert again(committed, sync).state == SyncState.PLANNED
 
@@ -255,7 +255,7 @@ def test_syn_4_a_plan_that_was_made_before_the_sync_wins_is_refused_rather_than_
     sync = plan(committed, document("a", "b", a="New."))
     with tenant_context(committed.pk):
         sources.update_source(pk=sync.source_id, actor="olga", sync_wins=True)
-    with nothing_written(committed), pytest.raises(Outgrown):
+    with nothing_written(committed), pytest.raises(StalePlan):
         apply(committed, sync)
 
 
@@ -407,4 +407,4 @@ def test_a_sync_that_there_is_not_is_said_to_be_none(committed: Tenant) -> None:
     import_document(committed, document("a"))
     with pytest.raises(Sync.DoesNotExist):
         syncs.apply_sync(tenant_id=committed.pk, sync_id=UUID(int=0), actor="anton")
-    assert issubclass(Outgrown, CatalogueError)
+    assert issubclass(StalePlan, CatalogueError)

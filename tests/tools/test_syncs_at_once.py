@@ -173,7 +173,7 @@ def test_r16_an_edit_that_activates_a_tool_and_a_sync_that_brings_it_back_never_
     now = tool(committed, "a")
     assert now.endpoint is not None
     assert (now.active, now.description) == (True, "New.")
-    assert (now.endpoint.active, now.endpoint.took_tool_down) == (True, False)
+    assert (now.endpoint.active, now.endpoint.deactivated_tool) == (True, False)
 
 
 # --- Deleted meanwhile --------------------------------------------------------------------------------------------------

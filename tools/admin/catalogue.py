@@ -129,7 +129,7 @@ class ToolAdmin(ServiceAdmin):
 class SourceAdmin(SettingsAdmin):
     """Sources come from imports; what a person decides about one is whether imports overwrite edits."""
 
-    list_display = ("slug", "shown_title", "kind", "sync_wins", "updated_at")
+    list_display = ("slug", "display_title", "kind", "sync_wins", "updated_at")
     list_filter = ("kind", "sync_wins")
     search_fields = ("slug", "title", "document_title")
     fields = (

@@ -29,8 +29,8 @@ from tools.models import ManualOverride, Tool
 def _states(rows: Iterable[ManualOverride]) -> list[dict[str, Any]]:
     """Overrides as callers see them, each beside what its source says now."""
     listed = list(rows)
-    found = overrides.standings(ManualOverride.objects.filter(pk__in=[one.pk for one in listed]))
-    standing = {one.pk: one for one in found}
+    found = overrides.override_statuses(ManualOverride.objects.filter(pk__in=[one.pk for one in listed]))
+    status = {one.pk: one for one in found}
     return [
         {
             "tool": {
@@ -43,13 +43,13 @@ def _states(rows: Iterable[ManualOverride]) -> list[dict[str, Any]]:
             "field": one.field,
             "value": one.value,
             "replaced": one.imported_value,
-            "imported": standing[one.pk].imported,
-            "conflict": standing[one.pk].conflict,
+            "imported": status[one.pk].imported,
+            "conflict": status[one.pk].conflict,
             "made_by": one.made_by,
             "made_at": one.made_at,
         }
         for one in listed
-        if one.pk in standing  # it may have been reset meanwhile
+        if one.pk in status  # it may have been reset meanwhile
     ]
 
 

@@ -14,7 +14,7 @@ from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.http.bodies import unstorable
+from portal.http.bodies import storage_problem
 from portal.http.problems import Problem
 
 
@@ -60,7 +60,7 @@ class CursorPages(CursorPagination):
 
     def could_be_ours(self, position: Any) -> bool:
         """Whether the first field of the ordering can be compared with this."""
-        return unstorable(position) is None
+        return storage_problem(position) is None
 
     def decode_cursor(self, request: Request) -> Any:
         try:

@@ -50,7 +50,7 @@ def source_state(source: Any) -> dict[str, Any]:
     return {
         "id": source.pk,
         "slug": source.slug,
-        "title": source.shown_title,
+        "title": source.display_title,
         "document_title": source.document_title,
         "kind": source.kind,
         "url": source.url,

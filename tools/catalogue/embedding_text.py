@@ -79,15 +79,15 @@ def load_texts(ids: Iterable[UUID]) -> dict[UUID, str]:
 def imported_values(endpoint: Endpoint, source: Source) -> dict[str, Any]:
     """What the source says today of the overridable fields, as far as it says something, and of each parameter's
     description as "parameters.<name>"."""
-    said = tool_fields(endpoint, source)
+    provided = tool_fields(endpoint, source)
     texts = parameter_descriptions(endpoint.input_schema)
     return {
-        **{field: said[field] for field in OVERRIDABLE_FIELDS if field in said},
+        **{field: provided[field] for field in OVERRIDABLE_FIELDS if field in provided},
         **{f"{PARAMETER_PREFIX}{name}": text for name, text in texts.items()},
     }
 
 
-def unsaid_value(field: str) -> Any:
+def field_default(field: str) -> Any:
     """What a field has of which the source says nothing, or nothing any more."""
     return "" if field.startswith(PARAMETER_PREFIX) else Tool._meta.get_field(field).get_default()  # type: ignore[union-attr]
 

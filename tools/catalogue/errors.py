@@ -40,7 +40,7 @@ class Invalid(CatalogueError):
         self.errors = errors
 
 
-class Outgrown(CatalogueError):
+class StalePlan(CatalogueError):
     """The catalogue is no longer what a plan was made of. `keys` are of the endpoints that differ."""
 
     def __init__(self, keys: list[str]) -> None:

@@ -30,8 +30,8 @@ _TELLING = ("source_id", "name", "description", "tags", "metadata", "deprecated"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """An override against its source: what the source says now, and whether that is neither what was overruled nor what the
+class OverrideStatus:
+    """An override against its source: what the source says now, and whether that is neither what was overridden nor what the
     operator wrote."""
 
     pk: UUID
@@ -44,7 +44,7 @@ class Standing:
     gone: bool = False  # a parameter that the source no longer has
 
 
-def standings(overrides: QuerySet[ManualOverride]) -> list[Standing]:
+def override_statuses(overrides: QuerySet[ManualOverride]) -> list[OverrideStatus]:
     """How each of them stands, conflicts first, then by tool and field. Three queries, however many there are."""
     columns = {name: f"tool__endpoint__{name}" for name in _TELLING}
     rows = list(
@@ -59,27 +59,27 @@ def standings(overrides: QuerySet[ManualOverride]) -> list[Standing]:
     for row in rows:
         field, tool_id = row["field"], row["tool_id"]
         if field.startswith(PARAMETER_PREFIX):
-            said: Mapping[str, Any] = texts[tool_id]
+            provided: Mapping[str, Any] = texts[tool_id]
         else:
             if tool_id not in fields:
                 endpoint = Endpoint(
                     input_schema={}, **{name: row[column] for name, column in columns.items()}
                 )
                 fields[tool_id] = tool_fields(endpoint, sources[endpoint.source_id])
-            said = fields[tool_id]
-        imported = said.get(field, embedding_text.unsaid_value(field))
+            provided = fields[tool_id]
+        imported = provided.get(field, embedding_text.field_default(field))
         found.append(
-            Standing(
+            OverrideStatus(
                 row["pk"], tool_id, row["tool__name"], field, row["made_at"], imported,
                 conflict=imported not in (row["imported_value"], row["value"]),
-                gone=field.startswith(PARAMETER_PREFIX) and field not in said,
+                gone=field.startswith(PARAMETER_PREFIX) and field not in provided,
             )
         )  # fmt: skip
     return sorted(found, key=lambda one: (not one.conflict, one.tool_name, str(one.tool_id), one.field))
 
 
 def _parameter_texts(tools: set[UUID]) -> dict[UUID, dict[str, str]]:
-    """The imported descriptions of the tools' parameters, by the field that overrules each."""
+    """The imported descriptions of the tools' parameters, by the field that overrides each."""
     schemas = Tool.objects.filter(pk__in=tools).values_list("pk", "endpoint__input_schema")
     return {
         pk: {f"{PARAMETER_PREFIX}{name}": text for name, text in parameter_descriptions(schema).items()}
@@ -89,7 +89,7 @@ def _parameter_texts(tools: set[UUID]) -> dict[UUID, dict[str, str]]:
 
 def conflicts(overrides: QuerySet[ManualOverride]) -> set[UUID]:
     """The ids of those that are in conflict with what their source says now."""
-    return {one.pk for one in standings(overrides) if one.conflict}
+    return {one.pk for one in override_statuses(overrides) if one.conflict}
 
 
 def reset_override(*, pk: UUID, field: str, actor: str, reset: UUID | None = None) -> Tool:
@@ -125,10 +125,12 @@ def keep_many(*, overrides: Collection[UUID], actor: str) -> int:
     with catalogue_write(actor):
         for tools in _locked(wanted):
             mine = ManualOverride.objects.filter(tool__in=tools)
-            said = {one.pk: one.imported for one in standings(mine) if one.conflict and one.pk in wanted}
-            rows = list(mine.filter(pk__in=said))
+            newer = {
+                one.pk: one.imported for one in override_statuses(mine) if one.conflict and one.pk in wanted
+            }
+            rows = list(mine.filter(pk__in=newer))
             for row in rows:
-                row.imported_value = said[row.pk]
+                row.imported_value = newer[row.pk]
             ManualOverride.objects.bulk_update(rows, ["imported_value"])
             kept = {row.tool_id for row in rows}
             save_tools({tool: () for tool in tools if tool.pk in kept}, actor)
@@ -219,6 +221,6 @@ def _follow(tools: Iterable[Tool], moved: Iterable[ManualOverride], actor: str) 
         if "description" in columns:
             columns.add("description_source")
         for column in columns:
-            setattr(tool, column, projected.get(column, embedding_text.unsaid_value(column)))
+            setattr(tool, column, projected.get(column, embedding_text.field_default(column)))
         written[tool] = columns
     save_tools(written, actor)

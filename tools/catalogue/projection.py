@@ -60,7 +60,7 @@ def tool_fields(
         "sensitivity": Sensitivity.INTERNAL,
         "source_protocol": source.kind,
         "tool_type": ToolType.MCP if source.kind == SourceKind.MCP else ToolType.API,
-        "server": source.shown_title if source.kind != SourceKind.MANUAL else "",
+        "server": source.display_title if source.kind != SourceKind.MANUAL else "",
         **endpoint.metadata.get("tool", {}),
     }
     if not overrides:
@@ -79,18 +79,18 @@ def tool_fields(
     return fields
 
 
-def is_said(field: str, endpoint: EndpointSpec | Endpoint, source: Source) -> bool:
+def is_provided(field: str, endpoint: EndpointSpec | Endpoint, source: Source) -> bool:
     """Whether the source says something of this field of an override."""
     return field.startswith(PARAMETER_PREFIX) or field in tool_fields(endpoint, source)
 
 
-def unsaid_fields(before: EndpointSpec | Endpoint, after: EndpointSpec | Endpoint) -> dict[str, Any]:
+def dropped_fields(before: EndpointSpec | Endpoint, after: EndpointSpec | Endpoint) -> dict[str, Any]:
     """What a source spoke of `before` and no longer does, with what a tool has of which nothing is said."""
-    gone = before.metadata.get("tool", {}).keys() - after.metadata.get("tool", {}).keys() - _ALWAYS_SAID
+    gone = before.metadata.get("tool", {}).keys() - after.metadata.get("tool", {}).keys() - _ALWAYS_PROVIDED
     return {name: Tool._meta.get_field(name).get_default() for name in gone}  # type: ignore[union-attr]
 
 
-_ALWAYS_SAID = {"routing_domain", "sensitivity", "lifecycle", "tool_type", "server", "source_protocol"}
+_ALWAYS_PROVIDED = {"routing_domain", "sensitivity", "lifecycle", "tool_type", "server", "source_protocol"}
 _CHOICES: dict[str, list[str]] = {
     "sensitivity": Sensitivity.values,
     "lifecycle": Lifecycle.values,
@@ -103,7 +103,7 @@ _LENGTHS = {
 }  # fmt: skip
 
 
-def unfit(spec: EndpointSpec) -> str | None:
+def validation_error(spec: EndpointSpec) -> str | None:
     """Why no tool can be made of what a file says of it; a value that was quietly dropped could widen who sees the tool."""
     for name, value in spec.metadata.get("tool", {}).items():
         if name in _CHOICES and value not in _CHOICES[name]:

@@ -21,7 +21,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import RestrictedError
 from django.db.models.functions import Now
 
-from portal.http.bodies import unstorable
+from portal.http.bodies import storage_problem
 from portal.outbound.addresses import validate_url
 from portal.outbound.errors import FetchError, InvalidTarget
 from portal.tenancy.context import tenant_context
@@ -161,7 +161,7 @@ def secret_headers(server: McpServer) -> dict[str, str]:
     """The headers with their values, which are neither stored nor shown. Raises InvalidTarget."""
     found = {}
     for header, variable in server.headers.items():
-        if reason := _unfit_header(header, variable) or _unfit_url(server.url, server.headers):
+        if reason := _header_problem(header, variable) or _url_problem(server.url, server.headers):
             raise InvalidTarget(reason)
         value = os.environ.get(variable, "").strip()
         if not value:
@@ -189,23 +189,23 @@ def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _validate(server: McpServer, given: Mapping[str, Any]) -> None:
-    reasons = {name: unstorable(value) for name, value in given.items()}
-    if unfit := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
-        raise Invalid(unfit)
+    reasons = {name: storage_problem(value) for name, value in given.items()}
+    if problems := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
+        raise Invalid(problems)
     try:
-        server.clean_fields(exclude=["tenant", "url"])  # `_unfit_way` judges the URL, as whoever asks it does
+        server.clean_fields(exclude=["tenant", "url"])  # `_way_problem` checks the URL as a connection does
     except ValidationError as error:
         raise Invalid(error.message_dict) from error
     errors = {
-        "url": _unfit_way(server),
-        "command_id": _unfit_command(server),
-        "headers": _unfit_headers(server),
+        "url": _way_problem(server),
+        "command_id": _command_problem(server),
+        "headers": _headers_problem(server),
     }
     if found := {name: [reason] for name, reason in errors.items() if reason}:
         raise Invalid(found)
 
 
-def _unfit_way(server: McpServer) -> str:
+def _way_problem(server: McpServer) -> str:
     if bool(server.url) == bool(server.command_id):
         return ONE_WAY
     try:
@@ -213,10 +213,10 @@ def _unfit_way(server: McpServer) -> str:
             validate_url(server.url)
     except FetchError as refused:
         return str(refused)
-    return _unfit_url(server.url, server.headers) if server.url else ""
+    return _url_problem(server.url, server.headers) if server.url else ""
 
 
-def _unfit_command(server: McpServer) -> str:
+def _command_problem(server: McpServer) -> str:
     if server.command_id:
         try:
             mcp_server.command(server.command_id)
@@ -225,7 +225,7 @@ def _unfit_command(server: McpServer) -> str:
     return ""
 
 
-def _unfit_headers(server: McpServer) -> str:
+def _headers_problem(server: McpServer) -> str:
     headers = server.headers
     if not isinstance(headers, dict):
         return "Must be a JSON object of header names and names of environment variables."
@@ -233,10 +233,10 @@ def _unfit_headers(server: McpServer) -> str:
         return "Only a server with a URL is sent headers; a command's variables stand in MCP_COMMANDS_FILE."
     if len(headers) > MAX_HEADERS or len({name.lower() for name in headers}) < len(headers):
         return f"Give at most {MAX_HEADERS} headers, each once."
-    return next((reason for one in headers.items() if (reason := _unfit_header(*one))), "")
+    return next((reason for one in headers.items() if (reason := _header_problem(*one))), "")
 
 
-def _unfit_header(header: str, variable: Any) -> str:
+def _header_problem(header: str, variable: Any) -> str:
     prefix = settings.MCP_SECRET_PREFIX
     if not _HEADER.fullmatch(header):
         return "The name of a header has letters, digits and dashes only."
@@ -247,7 +247,7 @@ def _unfit_header(header: str, variable: Any) -> str:
     return ""
 
 
-def _unfit_url(url: str, headers: Any) -> str:
+def _url_problem(url: str, headers: Any) -> str:
     """A value that goes over an open line would be known to everybody on it."""
     parts = urlsplit(url)
     if headers and parts.scheme != "https" and parts.netloc not in settings.IMPORT_ALLOWED_HOSTS:

@@ -75,10 +75,10 @@ def check_address(source: Source, changed: Container[str]) -> None:
         raise Invalid({"url": [str(refused)]}) from None
     server: McpServer | None = source.server
     if source.kind == SourceKind.MANUAL:
-        said = [name for name in ("url", "server", "schedule") if name in changed and getattr(source, name)]
-        if said:
+        given = [name for name in ("url", "server", "schedule") if name in changed and getattr(source, name)]
+        if given:
             raise Invalid(
-                {name: ["A file of tools is imported, and not read from an address."] for name in said}
+                {name: ["A file of tools is imported, and not read from an address."] for name in given}
             )
         return
     if server is not None and source.kind != SourceKind.MCP:

@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 
 from embeddings.models import Priority
 from embeddings.queue.enqueue import EmbeddingRequest, delete_tasks, enqueue
-from portal.http.bodies import unstorable
+from portal.http.bodies import storage_problem
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid, ManagedBySource, StaleVersion, translated
 from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
@@ -43,7 +43,7 @@ EDITABLE_FIELDS = frozenset(
 )  # fmt: skip
 
 
-# What an endpoint-backed tool takes and gives is its source's; of the parameters, the descriptions may be overruled.
+# What an endpoint-backed tool takes and gives is its source's; of the parameters, the descriptions may be overridden.
 _OF_THE_SOURCE = {
     "parameters": "What this tool takes comes from its source and cannot be changed here. To say more of a parameter, "
     "change its description (parameter_descriptions).",
@@ -112,10 +112,12 @@ def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, Any], 
         fields = {*changed, *(["parameters"] if texts else [])}
         if tool.endpoint is not None:
             edits = {**changed, **{f"{PARAMETER_PREFIX}{name}": text for name, text in texts.items()}}
-            fields |= _overrule(tool, edits, actor)
+            fields |= _record_overrides(tool, edits, actor)
             if "active" in changed:
                 # From here on it is the operator's word, whatever its endpoint does.
-                Endpoint.objects.filter(pk=tool.endpoint.pk, took_tool_down=True).update(took_tool_down=False)
+                Endpoint.objects.filter(pk=tool.endpoint.pk, deactivated_tool=True).update(
+                    deactivated_tool=False
+                )
         save_tools({tool: fields}, actor)
     return tool
 
@@ -170,9 +172,9 @@ def _locked(pk: UUID) -> Tool:
 
 def _validate(tool: Tool, given: Mapping[str, Any]) -> None:
     """Every entry point comes through here: a NUL in a form's JSON is refused like one in a body of the API."""
-    reasons = {name: unstorable(value) for name, value in given.items()}
-    if unfit := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
-        raise Invalid(unfit)
+    reasons = {name: storage_problem(value) for name, value in given.items()}
+    if problems := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
+        raise Invalid(problems)
     try:
         tool.clean_fields(exclude=["tenant", "source", "endpoint"])
         _check_schema(tool)
@@ -193,25 +195,25 @@ def _changed_texts(tool: Tool, given: Any) -> dict[str, str]:
     known = parameter_descriptions(tool.parameters)
     if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in given.values()):
         raise Invalid({"parameter_descriptions": ["Must be an object of texts by name of parameter."]})
-    unfit = [f"There is no parameter “{name}”." for name in given if name not in known]
-    unfit += [
+    problems = [f"There is no parameter “{name}”." for name in given if name not in known]
+    problems += [
         f"The description of “{name}” {reason}."
         for name, text in given.items()
-        if (reason := unstorable(text))
+        if (reason := storage_problem(text))
     ]
     if tool.endpoint_id is not None:
         most = FIELD_LENGTH - len(PARAMETER_PREFIX)
-        unfit += [
+        problems += [
             f"“{name[:60]}…” has too long a name: at most {most} characters can be told apart."
             for name, text in given.items()
             if len(name) > most and text != known.get(name)
         ]
-    if unfit:
-        raise Invalid({"parameter_descriptions": unfit})
+    if problems:
+        raise Invalid({"parameter_descriptions": problems})
     return {name: text for name, text in given.items() if text != known[name]}
 
 
-def _overrule(tool: Tool, edits: Mapping[str, Any], actor: str) -> set[str]:
+def _record_overrides(tool: Tool, edits: Mapping[str, Any], actor: str) -> set[str]:
     """Records or removes the override of each edited field; returns the columns that follow.
 
     A field of which the source says nothing is recorded as well, since its next version may say something; and so is an edit
@@ -220,8 +222,8 @@ def _overrule(tool: Tool, edits: Mapping[str, Any], actor: str) -> set[str]:
     endpoint, source = tool.backing
     imported = embedding_text.imported_values(endpoint, source)
     overrides = dict(ManualOverride.objects.filter(tool=tool).values_list("field", "value"))
-    unsaid = {*OVERRIDABLE_FIELDS, *overrides} - imported.keys()
-    imported |= {field: embedding_text.unsaid_value(field) for field in unsaid}
+    missing = {*OVERRIDABLE_FIELDS, *overrides} - imported.keys()
+    imported |= {field: embedding_text.field_default(field) for field in missing}
     edited = {field: value for field, value in edits.items() if field in imported}
     for field, value in edited.items():
         if value == imported[field]:

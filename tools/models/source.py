@@ -87,7 +87,7 @@ class Source(TenantModel):
         return self.slug
 
     @property
-    def shown_title(self) -> str:
+    def display_title(self) -> str:
         """What it is called: by an operator, else by its document."""
         return str(self.title or self.document_title)
 
@@ -150,7 +150,7 @@ class Endpoint(TenantModel):
     content_hash = models.CharField(max_length=64)
     active = models.BooleanField(default=True)
     # Its vanishing deactivated the tool, so its return brings the tool back; a tool that an operator deactivated stays so.
-    took_tool_down = models.BooleanField(default=False)
+    deactivated_tool = models.BooleanField(default=False, db_column="took_tool_down")
     updated_at = models.DateTimeField(db_default=Now())
 
     class Meta(TenantModel.Meta):

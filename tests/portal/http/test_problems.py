@@ -13,7 +13,7 @@ from django.db import OperationalError
 from rest_framework.exceptions import NotFound
 from rest_framework.test import APIClient
 
-from portal.http.bodies import unstorable
+from portal.http.bodies import storage_problem
 from portal.tenancy.models import Scope, Tenant
 from tests.support.api import TOOLS, assert_problem
 from tests.support.clients import make_api
@@ -160,13 +160,13 @@ def test_api_1_an_odd_address_is_a_404(agent: APIClient, path: str) -> None:
 
 def test_what_can_be_stored_is_told_from_what_cannot() -> None:
     for good in ("", "a", "\x01\x1b", "😀", 1, 1.5, None, True, [], {}, {"a": [{"b": ["c"]}]}):
-        assert unstorable(good) is None
+        assert storage_problem(good) is None
     for bad in ("\x00", "\ud800", {"\x00": 1}, [["\udfff"]], float("nan"), {"a": float("inf")}, ("\x00",)):
-        assert unstorable(bad) is not None
+        assert storage_problem(bad) is not None
     deep: Any = "x"
     for _ in range(200):
         deep = [deep]
-    assert "deeper" in str(unstorable(deep))
+    assert "deeper" in str(storage_problem(deep))
 
 
 def test_a_slow_body_of_the_wrong_length_is_not_believed(agent: APIClient, settings: Any) -> None:

@@ -22,8 +22,10 @@ _OF_THE_ROW = {"id", "tenant", "source", "endpoint", "version", "created_at", "u
 TOOL_FIELDS = tuple(field.name for field in Tool._meta.concrete_fields if field.name not in _OF_THE_ROW)
 ENDPOINT_FIELDS = (
     "key", "method", "path", "name", "title", "description", "tags", "input_schema", "output_schema", "metadata",
-    "deprecated", "layers", "content_hash", "active", "took_tool_down",
+    "deprecated", "layers", "content_hash", "active", "deactivated_tool",
 )  # fmt: skip
+KEYS = {"deactivated_tool": "took_tool_down"}
+"""The key in a file of each field that was renamed after files had been written."""
 SOURCE_FIELDS = ("slug", "kind", "title", "document_title", "url", "sync_wins", "schedule", "auto_apply")
 SERVER_FIELDS = ("slug", "title", "url", "command_id", "headers")
 OVERRIDE_FIELDS = ("field", "value", "imported_value", "made_by", "made_at")
@@ -68,7 +70,7 @@ def values(
     row: Tool | Source | Endpoint | McpServer | ManualOverride, names: Iterable[str]
 ) -> dict[str, Any]:
     """These fields of a row, as JSON has them."""
-    return {name: _plain(getattr(row, name)) for name in names}
+    return {KEYS.get(name, name): _plain(getattr(row, name)) for name in names}
 
 
 def _plain(value: Any) -> Any:

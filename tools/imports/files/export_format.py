@@ -16,8 +16,8 @@ from django.core.exceptions import ValidationError
 from django.core.validators import URLValidator
 from django.db import models
 
-from portal.http.bodies import unstorable
-from tools.catalogue.projection import unfit
+from portal.http.bodies import storage_problem
+from tools.catalogue.projection import validation_error
 from tools.imports.files import export as exports
 from tools.imports.formats import tool_files as jsonl
 from tools.imports.formats.openapi.document import MAX_KEY_BYTES
@@ -83,7 +83,7 @@ def _values(endpoint: Endpoint | None) -> dict[str, Any]:
 
 def read(place: str, value: Mapping[str, Any], *, namespace: str) -> Entry:
     """The entry at a place of a file; `namespace` is that of a tool that names none. Raises ValueError."""
-    if reason := unstorable(value):
+    if reason := storage_problem(value):
         raise ValueError(reason)
     parts = {name: value.get(name) for name in ("source", "endpoint", "overrides")}
     own = {name: one for name, one in value.items() if name not in parts}
@@ -165,7 +165,7 @@ def _spec(row: Endpoint, where: str) -> EndpointSpec:
     _check_tool(row.metadata.get("tool", {}), f"{where}.metadata.tool.")
     _check_metadata(row.metadata, f"{where}.metadata")
     spec = spec_of(row)
-    if reason := unfit(spec):
+    if reason := validation_error(spec):
         raise ValueError(reason)
     return spec
 
@@ -211,9 +211,11 @@ def _override(given: Mapping[str, Any]) -> ManualOverride:
 
 def _row(model: type[R], names: Iterable[str], given: Mapping[str, Any], where: str) -> R:
     row = model()
-    for name, value in given.items():
-        if name not in names:
-            raise ValueError(f"the field {where}{name} is not known")
+    names_of_keys = {exports.KEYS.get(name, name): name for name in names}
+    for key, value in given.items():
+        name = names_of_keys.get(key)
+        if name is None:
+            raise ValueError(f"the field {where}{key} is not known")
         setattr(row, name, _fitting(model, name, value, where))
     return row
 

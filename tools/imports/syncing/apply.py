@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 from embeddings.models import Priority
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import RemovalsNeedConfirmation
-from tools.catalogue.projection import endpoint_fields, is_said, tool_fields, unsaid_fields
+from tools.catalogue.projection import dropped_fields, endpoint_fields, is_provided, tool_fields
 from tools.catalogue.tools import sync_embeddings
 from tools.imports.syncing.changes import PlannedChange
 from tools.imports.syncing.plan import CHUNK
@@ -109,15 +109,15 @@ class _Writer:
     def _change(self, chunk: list[PlannedChange]) -> None:
         planned = {one.endpoint_id: one for one in chunk}
         tools, endpoints = self._locked(chunk)
-        unsaid = {
-            pk: unsaid_fields(one, spec)
+        dropped = {
+            pk: dropped_fields(one, spec)
             for pk, one in endpoints.items()
             if (spec := planned[pk].spec) is not None
         }
-        returning = {one.pk for one in endpoints.values() if one.took_tool_down and not one.active}
+        returning = {one.pk for one in endpoints.values() if one.deactivated_tool and not one.active}
         for one in endpoints.values():
             self._update(one, planned[one.pk])
-        self._project(tools, unsaid, returning)
+        self._project(tools, dropped, returning)
 
     def _locked(
         self, chunk: list[PlannedChange], **only: bool
@@ -139,7 +139,7 @@ class _Writer:
             raise ValueError("a change has a spec")
         said = {
             **endpoint_fields(planned.spec), "layers": planned.layers, "content_hash": planned.content_hash,
-            "active": True, "took_tool_down": False,
+            "active": True, "deactivated_tool": False,
         }  # fmt: skip
         moved = {name: value for name, value in said.items() if getattr(endpoint, name) != value}
         for name, value in moved.items():
@@ -148,13 +148,13 @@ class _Writer:
             Endpoint.objects.filter(pk=endpoint.pk).update(**moved, updated_at=Now())
 
     def _project(
-        self, tools: list[Tool], unsaid: dict[UUID | None, dict[str, Any]], returning: set[UUID]
+        self, tools: list[Tool], dropped: dict[UUID | None, dict[str, Any]], returning: set[UUID]
     ) -> None:
         """Writes the tools where they differ from what the source and the operators say; those whose endpoint is `returning`
         are active again."""
         overrides = self._overrides(tools)
         for tool in tools:
-            fields = unsaid[tool.endpoint_id] | tool_fields(*tool.backing, overrides.get(tool.pk))
+            fields = dropped[tool.endpoint_id] | tool_fields(*tool.backing, overrides.get(tool.pk))
             if tool.endpoint_id in returning:
                 fields["active"] = True
             moved = {name: value for name, value in fields.items() if getattr(tool, name) != value}
@@ -176,7 +176,7 @@ class _Writer:
         lost = []
         endpoints = {tool.pk: tool.endpoint for tool in tools if tool.endpoint is not None}
         for one in ManualOverride.objects.filter(tool__in=tools):
-            if self.source.sync_wins and is_said(one.field, endpoints[one.tool_id], self.source):
+            if self.source.sync_wins and is_provided(one.field, endpoints[one.tool_id], self.source):
                 lost.append(one.pk)
             else:
                 kept.setdefault(one.tool_id, {})[one.field] = one.value
@@ -187,13 +187,13 @@ class _Writer:
     def _remove(self, chunk: list[PlannedChange]) -> None:
         tools, endpoints = self._locked(chunk, active=True)
         for tool in tools:
-            endpoints[tool.endpoint_id].took_tool_down = True
+            endpoints[tool.endpoint_id].deactivated_tool = True
             tool.active = False
             tool.version += 1
             tool.updated_at, tool.updated_by = Now(), self.actor
         for endpoint in endpoints.values():
             endpoint.active, endpoint.updated_at = False, Now()
-        Endpoint.objects.bulk_update(endpoints.values(), ["active", "took_tool_down", "updated_at"])
+        Endpoint.objects.bulk_update(endpoints.values(), ["active", "deactivated_tool", "updated_at"])
         Tool.objects.bulk_update(tools, ["active", "version", "updated_at", "updated_by"])
         sync_embeddings(tools)
 

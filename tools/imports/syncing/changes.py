@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from uuid import UUID
 
-from tools.catalogue.errors import Outgrown
+from tools.catalogue.errors import StalePlan
 from tools.imports.formats.specs import EndpointSpec, JsonObject, ParsedDocument
 from tools.models import Action, Layer, SyncChange
 
@@ -101,11 +101,11 @@ class Plan:
         return not self.is_empty and all(row.key in by_key and by_key[row.key].matches(row) for row in rows)
 
     def matching(self, rows: Mapping[str, SyncChange]) -> list[PlannedChange]:
-        """The changes that stored ones (by key) show. Raises Outgrown where one of them differs by now."""
+        """The changes that stored ones (by key) show. Raises StalePlan where one of them differs by now."""
         by_key = {change.key: change for change in self.changes}
-        outgrown = [key for key, row in rows.items() if key not in by_key or not by_key[key].matches(row)]
-        if outgrown:
-            raise Outgrown(sorted(outgrown))
+        stale = [key for key, row in rows.items() if key not in by_key or not by_key[key].matches(row)]
+        if stale:
+            raise StalePlan(sorted(stale))
         return [by_key[key] for key in rows]
 
     def report_of(self, changes: Sequence[PlannedChange]) -> ImportReport:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from tools.catalogue.projection import is_said, tool_fields, unfit, unsaid_fields
+from tools.catalogue.projection import dropped_fields, is_provided, tool_fields, validation_error
 from tools.imports.formats.references import Warnings
 from tools.imports.formats.specs import EndpointSpec
 from tools.imports.syncing import layers
@@ -174,7 +174,7 @@ class _Planner:
         return self._parsed.is_whole and self.document.complete
 
     def _storable(self, specs: Sequence[EndpointSpec]) -> list[EndpointSpec]:
-        reasons = {spec.key: unfit(spec) for spec in specs}
+        reasons = {spec.key: validation_error(spec) for spec in specs}
         for key, reason in reasons.items():
             if reason is not None:
                 self._leave_out(key, reason)
@@ -265,7 +265,7 @@ class _Planner:
         if self.source.is_new or self.source.kind == SourceKind.MANUAL:
             return not self.source.is_new and self.source.sync_wins
         # Not by the title that is stored: a sync of which only a part was chosen has left the other tools behind.
-        behind = self.source.tools.filter(endpoint__active=True).exclude(server=self.source.shown_title)
+        behind = self.source.tools.filter(endpoint__active=True).exclude(server=self.source.display_title)
         return self.source.sync_wins or bool(behind.exists())
 
     def _count_protected(self, wanted: Mapping[str, PlannedChange], old_keys: set[str]) -> int:
@@ -300,15 +300,15 @@ class _Planner:
         planned.tool_uuid, planned.name = tool.pk, tool.name
         overrides = {one.field: one.value for one in tool.overrides.all()}
         # Syncs that win have no word to win with where the source says nothing.
-        unsaid = {
+        dropped = {
             name: value
-            for name, value in unsaid_fields(endpoint, spec).items()
+            for name, value in dropped_fields(endpoint, spec).items()
             if not (self.source.sync_wins and name in overrides)
         }
         differences = Differences(
             tool,
             tool_fields(endpoint, self.source),
-            unsaid | tool_fields(spec, self.source),
+            dropped | tool_fields(spec, self.source),
             overrides,
             self.source.sync_wins,
         )
@@ -316,11 +316,11 @@ class _Planner:
         planned.kept = sorted(
             name
             for name in overrides.keys() - {one["field"] for one in planned.fields}
-            if not (self.source.sync_wins and is_said(name, spec, self.source))
+            if not (self.source.sync_wins and is_provided(name, spec, self.source))
         )
         if planned.old_key:
             planned.fields.insert(0, field_change("key", planned.old_key, planned.key))
-        if not endpoint.active and endpoint.took_tool_down:
+        if not endpoint.active and endpoint.deactivated_tool:
             planned.fields.insert(0, field_change("active", before=False, after=True))
 
 

@@ -167,7 +167,7 @@ def apply_sync(
     """Applies a plan, or those of its changes whose ids (of SyncChange) are `chosen`. It is planned again under the source's
     lock; `finish` is the last step of the transaction.
 
-    Raises Outgrown where a change is no longer what the plan says, RemovalsNeedConfirmation, WrongSyncState,
+    Raises StalePlan where a change is no longer what the plan says, RemovalsNeedConfirmation, WrongSyncState,
     Sync.DoesNotExist; then nothing is stored.
     """
     with tenant_context(tenant_id):

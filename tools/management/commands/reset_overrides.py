@@ -41,7 +41,7 @@ class Command(TenantCommand):
         with tenant_context(tenant_id):
             chosen = self._chosen(options)
             values = dict(chosen.values_list("pk", "value"))
-            found = overrides.standings(chosen)
+            found = overrides.override_statuses(chosen)
         told = [
             {"tool": one.tool_name, "id": str(one.tool_id), "field": one.field, "value": values[one.pk], "imported": one.imported}
             for one in found

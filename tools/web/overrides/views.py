@@ -23,7 +23,7 @@ from django_htmx.http import push_url
 from portal.tenancy.models import Role
 from tools.catalogue import overrides
 from tools.catalogue.errors import CatalogueError
-from tools.catalogue.overrides import Standing
+from tools.catalogue.overrides import OverrideStatus
 from tools.models import OVERRIDABLE_FIELDS, PARAMETER_PREFIX, ManualOverride, Source, Tool
 from tools.web.shell.access import PageRequest, actor, member_page, next_url
 from tools.web.shell.diff import Segment, as_text, word_diff
@@ -42,7 +42,7 @@ _LABELS = {"parameters": "input schema", "output": "output schema", "routing_dom
 @dataclass(frozen=True, slots=True)
 class ShownOverride:
     """An override beside what its source says now. `diff` leads from the imported text to the operator's, `moved` from the
-    imported text that was overruled to that of now; it is empty where they are the same."""
+    imported text that was overridden to that of now; it is empty where they are the same."""
 
     override: ManualOverride
     label: str
@@ -54,17 +54,17 @@ class ShownOverride:
     gone: bool
 
 
-def shown(override: ManualOverride, standing: Standing) -> ShownOverride:
-    imported, value = as_text(standing.imported), as_text(override.value)
+def shown(override: ManualOverride, status: OverrideStatus) -> ShownOverride:
+    imported, value = as_text(status.imported), as_text(override.value)
     return ShownOverride(
         override=override,
         label=label_of(override.field),
         imported=imported,
         value=value,
         diff=word_diff(imported, value),
-        moved=word_diff(as_text(override.imported_value), imported) if standing.conflict else [],
-        conflict=standing.conflict,
-        gone=standing.gone,
+        moved=word_diff(as_text(override.imported_value), imported) if status.conflict else [],
+        conflict=status.conflict,
+        gone=status.gone,
     )
 
 
@@ -72,7 +72,7 @@ def overrides_of(tool: Tool) -> list[ShownOverride]:
     """Those of one tool, conflicts first."""
     mine = ManualOverride.objects.filter(tool=tool)
     rows = mine.in_bulk()
-    return [shown(rows[one.pk], one) for one in overrides.standings(mine) if one.pk in rows]
+    return [shown(rows[one.pk], one) for one in overrides.override_statuses(mine) if one.pk in rows]
 
 
 def label_of(field: str) -> str:
@@ -136,7 +136,7 @@ def _visible(request: PageRequest) -> QuerySet[ManualOverride]:
     return found
 
 
-def _matching(request: PageRequest, given: QueryDict) -> tuple[list[Standing], list[str]]:
+def _matching(request: PageRequest, given: QueryDict) -> tuple[list[OverrideStatus], list[str]]:
     """What the filters leave, conflicts first, and the filters of an old link that mean nothing."""
     found = _visible(request)
     ignored = []
@@ -151,24 +151,26 @@ def _matching(request: PageRequest, given: QueryDict) -> tuple[list[Standing], l
         found = found.filter(field=field)
     elif field:
         ignored.append(f"field “{field}”")
-    standings = overrides.standings(found)
-    return [one for one in standings if one.conflict] if given.get("conflicts") else standings, ignored
+    override_statuses = overrides.override_statuses(found)
+    return [one for one in override_statuses if one.conflict] if given.get(
+        "conflicts"
+    ) else override_statuses, ignored
 
 
 # --- Actions on one, the selected, or all that match ------------------------------------------------------------------
 
 
-def _chosen(request: PageRequest) -> list[Standing]:
+def _chosen(request: PageRequest) -> list[OverrideStatus]:
     """`?all=1` means all that the filters beside it leave; else the one whose button was pressed, or the ticked ones."""
     if request.GET.get("all"):
         return _matching(request, without_blanks(request.GET))[0]
     given = (
         request.POST.getlist("only") or request.POST.getlist("selected") or request.GET.getlist("selected")
     )
-    return overrides.standings(_visible(request).filter(pk__in=chosen_ids(given)))
+    return overrides.override_statuses(_visible(request).filter(pk__in=chosen_ids(given)))
 
 
-def _seen(chosen: Iterable[Standing]) -> str:
+def _seen(chosen: Iterable[OverrideStatus]) -> str:
     """What a question was about: which overrides, as they were made, and what each would become."""
     parts = sorted(f"{one.pk} {one.made_at.isoformat()} {as_text(one.imported)}" for one in chosen)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -226,7 +228,7 @@ def _too_many(count: int) -> str:
     return f"These are {count:,} overrides, and a page takes at most {_MOST_AT_ONCE:,} at once. Narrow the list by source or field."
 
 
-def _what(chosen: list[Standing]) -> str:
+def _what(chosen: list[OverrideStatus]) -> str:
     if len(chosen) == 1:
         return f"{label_of(chosen[0].field)} of {chosen[0].tool_name}"
     return f"{len(chosen):,} fields"
@@ -267,7 +269,7 @@ def keep_overrides(request: PageRequest) -> HttpResponse:
 # --- Undo -------------------------------------------------------------------------------------------------------------
 
 
-def _remember(request: PageRequest, reset: UUID, what: str, chosen: list[Standing]) -> None:
+def _remember(request: PageRequest, reset: UUID, what: str, chosen: list[OverrideStatus]) -> None:
     tools = {str(one.tool_id) for one in chosen}
     entry = {
         "reset": str(reset), "what": what, "at": timezone.now().timestamp(),
@@ -335,11 +337,11 @@ def override_patch(request: PageRequest) -> HttpResponse:
     return render(request, "overrides/patch.html", context)
 
 
-def _patch(override: ManualOverride, standing: Standing) -> str:
+def _patch(override: ManualOverride, status: OverrideStatus) -> str:
     """One field's edit; its file is called source/key#field, after the key of the operation in the source."""
     endpoint, source = override.tool.backing
     name = f"{source.slug}/{endpoint.key}#{override.field}".replace("\n", " ")
     lines = unified_diff(
-        as_text(standing.imported).splitlines(), as_text(override.value).splitlines(), f"a/{name}", f"b/{name}", lineterm=""
+        as_text(status.imported).splitlines(), as_text(override.value).splitlines(), f"a/{name}", f"b/{name}", lineterm=""
     )  # fmt: skip
     return "".join(f"{line}\n" for line in lines)
