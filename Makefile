@@ -16,8 +16,12 @@ TORCH_BIN := $(TORCH_VENV)/bin
 MCP_VENV := .venv-mcp
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet
 TORCH_PIP := $(TORCH_BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet
-# What `make test` runs: all of it on two processes, or one path (make test T=tests/search) in one.
+# What `make test` runs: the quick suite on three processes, or all tests of one path (make test T=tests/search) in one.
 T ?=
+PYTEST = $(BIN)/python -m pytest
+# Three on two cores, because many tests wait for a server; a process that has nothing left takes from the others.
+PARALLEL = -n 3 --dist worksteal
+COVERAGE ?=
 SETS ?= ../shared/retrieval
 SAY = { echo "$(1)" >&2; exit 2; }
 
@@ -39,9 +43,12 @@ reset: ## delete the database and all data of this folder (asks first; YES=1 doe
 	else echo "Nothing is installed here."; fi
 
 ##@ Check
-.PHONY: test test-torch lint format types imports migrations-check coverage soak schemathesis
-test: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the tests (T=tests/search for a part, in one process)
-	@$(BIN)/python -m pytest $(if $(T),$(T),-n 2)
+.PHONY: test test-long test-torch lint format types imports migrations-check coverage soak schemathesis
+test: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the quick tests (T=tests/search for all of a part, in one process)
+	@$(PYTEST) $(if $(T),$(T),$(PARALLEL) -m "not slow") $(if $(COVERAGE),--cov --cov-report=term-missing:skip-covered $(if $(T),--cov-fail-under=0))
+
+test-long: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the tests that are marked slow
+	@$(PYTEST) $(PARALLEL) -m slow
 
 test-torch: $(TORCH_VENV)/.made ## hold the torch runtime against onnx, in an environment of its own
 	@HF_HUB_OFFLINE=1 $(TORCH_BIN)/python -m pytest -p no:cacheprovider tests/torch
@@ -62,14 +69,14 @@ imports: $(VENV)/.dev ## check that imports go one way
 migrations-check: $(VENV)/.model ## check that no model change lacks its migration
 	@$(BIN)/python manage.py makemigrations --check --dry-run
 
-coverage: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the tests and say what they did not reach
-	@$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
+coverage: ## run the quick tests, list what they did not reach, and fail below the bound in pyproject.toml
+	@$(MAKE) test COVERAGE=1
 
-soak: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the tests with ten times their counts
-	@PORTAL_TEST_SCALE=10 $(BIN)/python -m pytest -n 2
+soak: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run all tests, the slow ones too, with ten times their counts
+	@PORTAL_TEST_SCALE=10 $(PYTEST) -n 2
 
 schemathesis: $(VENV)/.dev $(VENV)/.model ## send at least 5,000 generated requests to the API
-	@PORTAL_TEST_SCALE=8 $(BIN)/python -m pytest tests/contract/test_generated_requests.py
+	@PORTAL_TEST_SCALE=8 $(PYTEST) tests/contract/test_generated_requests.py
 
 ##@ Measure
 .PHONY: bench bench-quality

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.support.browser import Portal
@@ -37,6 +38,7 @@ def test_api_1_swagger_ui_shows_the_operations_without_a_csp_report_or_a_foreign
     assert {host for host in hosts if host} == {urlsplit(portal.url).netloc}
 
 
+@pytest.mark.slow
 def test_s13_the_watch_for_violations_sees_one(portal: Portal, browser: Browser) -> None:
     page, _ = watched(browser, portal)
     page.goto("/api/docs")
@@ -47,6 +49,7 @@ def test_s13_the_watch_for_violations_sees_one(portal: Portal, browser: Browser)
     page.wait_for_function("violations.length > 0")
 
 
+@pytest.mark.slow
 def test_api_1_a_problem_page_is_legible_in_light_and_dark(portal: Portal, browser: Browser) -> None:
     colours = set()
     for scheme in ("light", "dark"):

@@ -103,6 +103,7 @@ def state(page: Page, word: str) -> None:
     expect(page.locator("#job .status").first).to_have_text(word, timeout=PATIENCE)
 
 
+@pytest.mark.slow
 def test_a_backfill_is_watched_cancelled_resumed_and_its_failures_retried_UI_3_6_EMB_8_EMB_9(
     portal: Portal,
     sign_in: Callable[..., Page],
@@ -156,6 +157,7 @@ def test_a_backfill_is_watched_cancelled_resumed_and_its_failures_retried_UI_3_6
     expect(page.locator("#jobs-count")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_is_named_with_its_command_and_the_line_goes_when_it_is_back_UI_3_6(
     portal: Portal,
     sign_in: Callable[..., Page],
@@ -179,6 +181,7 @@ def test_a_stopped_worker_is_named_with_its_command_and_the_line_goes_when_it_is
     expect(page.locator(".job-line")).to_have_text(re.compile(r"^[1-9]\d* of 60"), timeout=PATIENCE)
 
 
+@pytest.mark.slow
 def test_a_killed_runner_is_said_to_be_lost_and_resume_goes_on_UI_3_6_EMB_8(
     portal: Portal,
     sign_in: Callable[..., Page],
@@ -204,6 +207,7 @@ def test_a_killed_runner_is_said_to_be_lost_and_resume_goes_on_UI_3_6_EMB_8(
     expect(page.locator(".job-line")).to_contain_text("60 of 60 · 0 failed")
 
 
+@pytest.mark.slow
 def test_jobs_work_without_javascript_UI_3_0(
     portal: Portal,
     sign_in: Callable[..., Page],

@@ -81,6 +81,7 @@ def row(page: Page, name: str) -> Locator:
     return page.locator(".change").filter(has=page.get_by_role("link", name=name, exact=True))
 
 
+@pytest.mark.slow
 @needs_inputs
 def test_netbox_is_planned_applied_overridden_reimported_and_its_conflict_resolved_SYN_4_SYN_5(
     portal: Portal, sign_in: Callable[..., Page]
@@ -135,6 +136,7 @@ def test_netbox_is_planned_applied_overridden_reimported_and_its_conflict_resolv
         assert not Tool.objects.get(name=gone).active
 
 
+@pytest.mark.slow
 def test_ticks_are_counted_at_once_and_outlive_pages_and_a_reload_SYN_4(
     portal: Portal, sign_in: Callable[..., Page]
 ) -> None:
@@ -174,6 +176,7 @@ def test_a_plan_works_without_javascript_and_removals_are_asked_about_UI_3_0_SYN
         assert set(Tool.objects.filter(active=True).values_list("name", flat=True)) == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_a_server_is_tested_read_and_its_source_synced_again_CAT_3(
     portal: Portal, sign_in: Callable[..., Page]
 ) -> None:
@@ -196,6 +199,7 @@ def test_a_server_is_tested_read_and_its_source_synced_again_CAT_3(
     expect(page.locator("main .status").first).to_have_text("Applied")
 
 
+@pytest.mark.slow
 def test_no_page_of_sources_and_servers_has_a_violation_UI_3_0(
     portal: Portal, sign_in: Callable[..., Page], axe: str
 ) -> None:

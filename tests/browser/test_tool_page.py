@@ -46,7 +46,7 @@ def edit_description(page: Page, text: str) -> None:
         pytest.param(
             STRIPE,
             "GetInvoices",
-            marks=pytest.mark.skipif(not STRIPE.exists(), reason="../shared is not here"),
+            marks=[pytest.mark.slow, pytest.mark.skipif(not STRIPE.exists(), reason="../shared is not here")],
         ),
         pytest.param(PETSTORE, "addPet"),
     ],
@@ -87,6 +87,7 @@ def test_an_edit_is_embedded_found_kept_by_a_reimport_and_reset_UI_1_SYN_5(
     expect(page.locator("#embedding-card")).to_contain_text("Ready", timeout=40_000)
 
 
+@pytest.mark.slow
 def test_an_edited_parameter_is_kept_in_conflict_reset_undone_and_restored_SYN_5_CAT_8(
     portal: Portal, sign_in: Callable[..., Page]
 ) -> None:
@@ -133,6 +134,7 @@ def test_an_edited_parameter_is_kept_in_conflict_reset_undone_and_restored_SYN_5
     expect(rows.locator("ins")).to_have_text("it is called")
 
 
+@pytest.mark.slow
 def test_no_page_of_overrides_has_a_violation_UI_3_0(
     portal: Portal,
     sign_in: Callable[..., Page],
@@ -183,6 +185,7 @@ def test_the_second_of_two_tabs_gets_both_texts_and_loses_nothing_UI_1(
     expect(second.locator(".prose")).to_contain_text("The second tab's text")
 
 
+@pytest.mark.slow
 def test_a_second_press_of_refresh_embedding_is_harmless_EMB_9(
     portal: Portal, sign_in: Callable[..., Page]
 ) -> None:
@@ -199,6 +202,7 @@ def test_a_second_press_of_refresh_embedding_is_harmless_EMB_9(
     expect(card).not_to_contain_text("Being refreshed", timeout=40_000)
 
 
+@pytest.mark.slow
 def test_everything_works_without_javascript_UI_1(portal: Portal, sign_in: Callable[..., Page]) -> None:
     import_document(portal, PETSTORE)
     page = sign_in(java_script_enabled=False)

@@ -27,7 +27,7 @@ from embeddings.queue import claims, worker
 from embeddings.queue.reconcile import reconcile
 from embeddings.text import source_hash
 from portal.tenancy.context import tenant_context
-from tests.support.counts import scaled
+from tests.support.counts import scaled, share_of_full_count
 from tests.support.database import login
 from tests.support.embeddings.mutants import DO_NOTHING, mutant
 from tests.support.embeddings.pipeline import Pipeline
@@ -258,12 +258,14 @@ def run(pipeline: Pipeline, use: Callable[..., Any], logins: Logins, examples: i
     )  # fmt: skip
 
 
+@share_of_full_count()
 def test_the_catalogue_is_consistent_after_any_steps_and_complete_in_the_end_R2(
-    pipeline: Pipeline, use: Callable[..., Any], logins: Logins
+    pipeline: Pipeline, use: Callable[..., Any], logins: Logins, share: float
 ) -> None:
-    run(pipeline, use, logins, scaled(200))
+    run(pipeline, use, logins, scaled(200 * share))
 
 
+@pytest.mark.slow
 def test_the_machine_notices_a_second_edit_that_is_lost_R2(
     pipeline: Pipeline, use: Callable[..., Any], logins: Logins
 ) -> None:

@@ -1,7 +1,8 @@
 """S17: requests that schemathesis makes up from our own document, against the running web process.
 
 No answer is a 5xx but for the 502 and 504 that tell of somebody else's server, and each conforms to the document: status, media
-type (so every refusal is problem+json), headers and body. `make schemathesis` sends at least 5,000; PORTAL_TEST_SCALE multiplies the examples of the gate.
+type (so every refusal is problem+json), headers and body. `make schemathesis` sends at least 5,000; the quick suite sends two an operation,
+the long one twenty.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import psycopg
 import pytest
 
 from bench.stack import Client, Stack, stack
-from tests.support.counts import scaled
+from tests.support.counts import scaled, share_of_full_count
 from tests.support.database import real_commits
 
 EXAMPLES = 20
@@ -69,9 +70,11 @@ def generate(web: Stack, key: str, folder: Path, examples: int) -> tuple[int, st
     return done.returncode, done.stdout + done.stderr
 
 
+@share_of_full_count()
 def test_s17_no_generated_request_makes_a_5xx_and_every_answer_conforms(
-    web: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    web: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str], share: float
 ) -> None:
+    examples = scaled(EXAMPLES * share)
     key = web.new_tenant("generated")
     client = Client(web.port, key)
     made, _ = client.call("POST", "/api/v1/tools", {"tool_id": "send_mail", "name": "Send mail"})
@@ -79,14 +82,15 @@ def test_s17_no_generated_request_makes_a_5xx_and_every_answer_conforms(
     made, _ = client.call("POST", "/api/v1/servers", {"slug": SLUG, "url": "http://127.0.0.1/mcp"})
     assert made == 201
     web.manage("import_openapi", "tools/demo/petstore.yaml", "--tenant", "generated", "--source", SLUG)
-    code, said = generate(web, key, tmp_path, scaled(EXAMPLES))
+    code, said = generate(web, key, tmp_path, examples)
     assert code == 0, said[-20_000:]
     cases = sum(int(one) for one in re.findall(r"Test cases:\n\s+(\d+) generated", said))
     with capsys.disabled():
         sys.stdout.write(f"\nschemathesis: {cases} cases, all as the document says\n")
-    assert cases >= scaled(EXAMPLES) * 12, said[-3000:]
+    assert cases >= examples * 12, said[-3000:]
 
 
+@pytest.mark.slow
 def test_s17_an_answer_that_the_document_does_not_know_is_noticed(web: Stack, tmp_path: Path) -> None:
     """The same check over a document that promises another answer."""
     key = web.new_tenant("generated")

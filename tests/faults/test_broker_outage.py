@@ -12,13 +12,13 @@ import pytest
 import redis
 
 from portal.tenancy.context import tenant_context
-from tests.support.counts import scaled
+from tests.support.counts import scaled, share_of_full_count
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.faults.portal import Portal, frozen
 from tests.support.waiting import wait_until
 from tools.catalogue.tools import create_tool
 
-SAVES, TOOLS = 200, 50
+SAVES, TOOLS, HITS = 200, 50, 10
 Outage = Callable[[Portal], AbstractContextManager[Any]]
 
 
@@ -86,17 +86,20 @@ def share(values: list[float], of: float) -> float:
     return values[min(len(values) - 1, int(len(values) * of))]
 
 
+@share_of_full_count()
 def test_a_broker_that_is_killed_frozen_full_or_closed_costs_no_save_and_no_embedding_R6(
-    portal: Portal, seen: Callable[..., None]
+    portal: Portal, seen: Callable[..., None], share: float
 ) -> None:
     outages: list[Outage] = [lambda portal: nullcontext(), killed, stopped, full, closed_to_us]
-    versions = dict.fromkeys(portal.fill(*(f"First text {number}." for number in range(TOOLS))), 1)
+    versions = dict.fromkeys(
+        portal.fill(*(f"First text {number}." for number in range(max(HITS, int(TOOLS * share))))), 1
+    )
     with portal.celery(EMBEDDING_POLL="3"):
         portal.wait_until_all_ready(60)
         for outage in outages:
             with outage(portal):
-                texts, took = save_all(portal, versions, scaled(SAVES))
-                assert len(portal.search("text without a broker")) == 10
+                texts, took = save_all(portal, versions, scaled(SAVES * share))
+                assert len(portal.search("text without a broker")) == HITS
                 wait_until(portal.settled, seconds=30, what="every tool is ready")
             portal.check_nothing_lost_nor_stale(texts)
             lags = sorted(

@@ -45,13 +45,17 @@ def a_worker_dies_with_a_batch(portal: Portal, log: Path, lease: float) -> float
     return took
 
 
+@pytest.mark.parametrize(
+    "lease", [pytest.param(2, id="short"), pytest.param(6, id="full", marks=pytest.mark.slow)]
+)
 def test_a_dead_workers_batch_is_done_by_another_after_its_lease_R3(
-    portal: Portal, tmp_path: Path, seen: Callable[..., None]
+    portal: Portal, tmp_path: Path, seen: Callable[..., None], lease: float
 ) -> None:
-    took = a_worker_dies_with_a_batch(portal, tmp_path / "calls", lease=6)
-    seen(lease=6, seconds_from_death_to_all_done=f"{took:.1f}")
+    took = a_worker_dies_with_a_batch(portal, tmp_path / "calls", lease)
+    seen(lease=lease, seconds_from_death_to_all_done=f"{took:.1f}")
 
 
+@pytest.mark.slow
 def test_the_gate_notices_a_lease_that_does_not_end_R3(portal: Portal, tmp_path: Path) -> None:
     def lease_of_an_hour() -> None:
         # The wait of a dead worker's work is for the lease that the test believes in.
@@ -85,6 +89,7 @@ def test_a_live_call_of_three_leases_is_never_taken_over_R3(portal: Portal, tmp_
     a_call_of_three_leases(portal, tmp_path / "calls")
 
 
+@pytest.mark.slow
 def test_the_gate_notices_a_worker_without_heartbeat_R3(portal: Portal, tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         a_call_of_three_leases(portal, tmp_path / "calls", TEST_MUTANT="no_heartbeat")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from portal.tenancy.context import tenant_context
 from tests.support.counts import scaled
@@ -37,6 +38,7 @@ def waiting(portal: Portal) -> int:
     return int(row["n"])
 
 
+@pytest.mark.slow
 def test_the_queue_keeps_up_while_somebody_holds_a_snapshot_R7(
     portal: Portal, tmp_path: Path, seen: Callable[..., None]
 ) -> None:

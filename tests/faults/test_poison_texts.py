@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.counts import scaled
+from tests.support.counts import scaled, share_of_full_count
 from tests.support.faults.portal import Portal, alive, calls
 from tests.support.waiting import wait_until
 
@@ -53,11 +53,12 @@ def work(portal: Portal, log: Path, texts: list[str], harmful: int) -> tuple[flo
             time.sleep(0.02)
 
 
+@share_of_full_count()
 def test_nine_harmful_texts_are_parked_after_six_attempts_and_their_neighbours_are_ready_R4(
-    portal: Portal, tmp_path: Path, seen: Callable[..., None]
+    portal: Portal, tmp_path: Path, seen: Callable[..., None], share: float
 ) -> None:
     log = tmp_path / "calls"
-    good = [f"Harmless text {number}." for number in range(scaled(600))]
+    good = [f"Harmless text {number}." for number in range(scaled(600 * share))]
     bad = [f"A {harm} text {number}." for harm in ("deadly", "hungry", "garbled") for number in range(3)]
     alone, _ = work(portal, log, good, 0)
     texts = [*good, *bad]
@@ -122,11 +123,13 @@ def test_a_dead_workers_task_behind_ten_thousand_that_nobody_can_do_is_done_R4(p
     one_behind_ten_thousand(portal, 60)
 
 
+@pytest.mark.slow
 def test_the_gate_notices_a_claim_of_tasks_that_nobody_can_do_R4(portal: Portal) -> None:
     with pytest.raises(AssertionError, match="the one is done"):
         one_behind_ten_thousand(portal, 5, TEST_MUTANT="of_any_type")
 
 
+@pytest.mark.slow
 def test_the_reconciler_comes_past_pages_of_what_it_cannot_repair_R4(portal: Portal) -> None:
     tools = sorted(portal.fill(*(f"Text {number}." for number in range(2001))))
     last: UUID = tools[-1]

@@ -1,5 +1,5 @@
 """R5: while the provider is down nothing is spent, and hardly anybody asks it; when it is back, work goes on. Thirty seconds
-between two tries are three here, and half an hour of outage is fifteen seconds."""
+between two tries are three here, and half an hour of outage is fifteen seconds; in the quick suite one second and four."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from tests.support.servers.embedding_server import EmbeddingServer, embedding_se
 from tests.support.waiting import wait_until
 
 WORKERS = 4
-CIRCUIT_SECONDS = 3
-OUTAGE_SECONDS = 15
 TOOLS = 400
 
 
@@ -28,16 +26,19 @@ def server() -> Iterator[EmbeddingServer]:
 @contextmanager
 def workers(portal: Portal, server: EmbeddingServer, **environment: str) -> Iterator[None]:
     provider = {"EMBEDDING_PROVIDER": "openai-compatible", "EMBEDDING_URL": server.url("openai-compatible")}
-    settings = {**provider, "EMBEDDING_CIRCUIT_SECONDS": str(CIRCUIT_SECONDS), **environment}
+    settings = {**provider, **environment}
     with portal.fork_server(**settings) as fork_server:
         for _ in range(WORKERS):
             fork_server.fork()
         yield
 
 
-def outage(portal: Portal, server: EmbeddingServer, **environment: str) -> tuple[int, float]:
-    """The provider is down for a while; returns how often it was asked once that was known, and the seconds."""
-    with workers(portal, server, **environment):
+def outage(
+    portal: Portal, server: EmbeddingServer, pause: float, seconds: float, **environment: str
+) -> tuple[int, float]:
+    """The provider is down for so many seconds, with so long a pause between two tries; returns how often it was asked once
+    that was known, and the seconds that passed."""
+    with workers(portal, server, EMBEDDING_CIRCUIT_SECONDS=str(pause), **environment):
         server.fault = "503"
         portal.fill(*(f"Text {number}." for number in range(TOOLS)))
         wait_until(
@@ -46,13 +47,13 @@ def outage(portal: Portal, server: EmbeddingServer, **environment: str) -> tuple
         )  # fmt: skip
         time.sleep(1)  # whoever was calling has heard
         known, began = len(server.times), time.monotonic()
-        time.sleep(OUTAGE_SECONDS)
+        time.sleep(seconds)
         asked, took = len(server.times) - known, time.monotonic() - began
         tasks = portal.rows("SELECT status, attempts FROM embeddings_embeddingtask")
         assert {(task["status"], task["attempts"]) for task in tasks} == {("pending", 0)}
         assert len(tasks) == TOOLS
         assert portal.statuses() == {"pending"}
-        assert 1 <= asked <= took / CIRCUIT_SECONDS + 1
+        assert 1 <= asked <= took / pause + 1
         server.fault = ""
         wait_until(portal.settled, seconds=60, what="every tool is ready")
     return asked, took
@@ -70,32 +71,38 @@ def rate_of(server: EmbeddingServer) -> float:
     raise AssertionError("fewer texts than tools")
 
 
+@pytest.mark.parametrize(
+    ("pause", "seconds"),
+    [pytest.param(1, 4, id="short"), pytest.param(3, 15, id="full", marks=pytest.mark.slow)],
+)
 def test_an_outage_costs_no_attempt_and_one_try_a_pause_over_all_processes_R5(
-    portal: Portal, server: EmbeddingServer, seen: Callable[..., None]
+    portal: Portal, server: EmbeddingServer, seen: Callable[..., None], pause: float, seconds: float
 ) -> None:
     with workers(portal, server):
         portal.fill(*(f"Text {number}." for number in range(TOOLS)))
         wait_until(portal.settled, seconds=60, what="every tool is ready")
     usual = rate_of(server)
     portal.clear()
-    asked, took = outage(portal, server)
+    asked, took = outage(portal, server, pause, seconds)
     after = rate_of(server)
     seen(
         tries=asked,
         in_seconds=f"{took:.0f}",
-        pause=CIRCUIT_SECONDS,
+        pause=pause,
         texts_a_second_before=f"{usual:.0f}",
         texts_a_second_after=f"{after:.0f}",
     )
 
 
+@pytest.mark.slow
 def test_the_gate_notices_processes_that_try_each_for_itself_R5(
     portal: Portal, server: EmbeddingServer
 ) -> None:
     with pytest.raises(AssertionError):
-        outage(portal, server, TEST_MUTANT="everybody_tries")
+        outage(portal, server, 3, 15, TEST_MUTANT="everybody_tries")
 
 
+@pytest.mark.slow
 def test_nobody_asks_before_the_provider_said_to_R5(
     portal: Portal, server: EmbeddingServer, seen: Callable[..., None]
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from portal.jobs import services as jobs
 from portal.tenancy.context import tenant_context
-from tests.support.counts import scaled
+from tests.support.counts import scaled, share_of_full_count
 from tests.support.database import login
 from tests.support.faults.portal import ForkServer, Portal
 from tests.support.imports.syncs import parse_here
@@ -143,8 +143,9 @@ def kill_at_random(catalogue: Catalogue, fork_server: ForkServer, pk: UUID, seco
     )
 
 
+@share_of_full_count()
 def test_killed_at_any_instant_of_a_sync_it_is_before_or_after_and_never_between_R16_SYN_4(
-    portal: Portal, catalogue: Catalogue, seen: Callable[..., None]
+    portal: Portal, catalogue: Catalogue, seen: Callable[..., None], share: float
 ) -> None:
     kills, halves, whole = 0, 0, 0
     with portal.fork_server(**QUICK) as fork_server:
@@ -155,8 +156,8 @@ def test_killed_at_any_instant_of_a_sync_it_is_before_or_after_and_never_between
         seconds = (catalogue.job(job).finished_at - catalogue.job(job).claimed_at).total_seconds()
         version = 0
         assert (catalogue.job(job).shown_state, catalogue.which()) == ("succeeded", 0)
-        while halves < scaled(6):
-            assert kills < scaled(60), "no kill meets a sync in its middle"
+        while halves < scaled(6 * share):
+            assert kills < max(20, scaled(60 * share)), "no kill meets a sync in its middle"
             version = 1 - version
             job, sync = catalogue.plan(version)
             while catalogue.job(job).shown_state != "succeeded":

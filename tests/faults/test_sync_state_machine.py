@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from embeddings.text import source_hash
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.support.counts import scaled
+from tests.support.counts import scaled, share_of_full_count
 from tests.support.database import real_commits
 from tests.support.faults.catalogue_model import (
     FIELDS,
@@ -130,7 +130,7 @@ def machine(make_tenant: Callable[[], Tenant], owner: psycopg.Connection[Any]) -
             self.events = HistoryCheck(owner, self.tenant)
 
         def fingerprint(self, *without: str) -> list[Any]:
-            """As `fingerprints` of test_imports_again, in one statement: a machine takes thousands."""
+            """As `fingerprints` of tests/support/imports/syncs.py, in one statement: a machine takes thousands."""
             tables = [
                 f"SELECT '{table}', xmin::text, ctid::text FROM {table} WHERE tenant_id = %(tenant)s"
                 for table in WRITTEN
@@ -405,10 +405,11 @@ def run(catalogue: type[RuleBasedStateMachine], examples: int, *phases: Phase) -
         )  # fmt: skip
 
 
+@share_of_full_count()
 def test_no_order_of_edits_syncs_and_deaths_loses_anything_R16_SYN_4_SYN_5_SYN_6_CAT_8(
-    catalogue: type[RuleBasedStateMachine],
+    catalogue: type[RuleBasedStateMachine], share: float
 ) -> None:
-    run(catalogue, scaled(200))
+    run(catalogue, scaled(200 * share))
 
 
 # --- Bugs that the machine must notice --------------------------------------------------------------------------------
@@ -449,6 +450,7 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_machine_notices_R16(
     catalogue: type[RuleBasedStateMachine], monkeypatch: pytest.MonkeyPatch, mutant: str

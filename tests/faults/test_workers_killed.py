@@ -17,14 +17,14 @@ import pytest
 from django.db import DatabaseError, connection
 
 from portal.tenancy.context import tenant_context
-from tests.support.counts import scaled
+from tests.support.counts import scaled, share_of_full_count
 from tests.support.database import login
 from tests.support.faults.portal import ForkServer, Portal, calls, wrong_clock
 from tests.support.waiting import wait_until
 from tools.catalogue.tools import update_tool
 from tools.models import Tool
 
-TOOLS = 2000
+TOOLS, BATCH = 2000, 8
 EDITORS = 2
 KILL_SECONDS, SAVES_PER_KILL, RESTART_SECONDS = 0.5, 25, 8
 # A kill that finds a row claimed costs it an attempt, and here nothing but kills and restarts happens.
@@ -120,12 +120,14 @@ class Killer:
             self.workers[victim] = self.fork_servers[victim].fork()
 
 
+@share_of_full_count()
 def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_restarts_R1_R2_R15(
-    portal: Portal, tmp_path: Path, seen: Callable[..., None]
+    portal: Portal, tmp_path: Path, seen: Callable[..., None], share: float
 ) -> None:
     log = tmp_path / "calls"
-    environment = {**PATIENT, "TEST_EMBEDDER_LOG": str(log), "EMBEDDING_BATCH_SIZE": "8"}
-    tools = portal.fill(*(f"First text {number}." for number in range(scaled(TOOLS))))
+    environment = {**PATIENT, "TEST_EMBEDDER_LOG": str(log), "EMBEDDING_BATCH_SIZE": str(BATCH)}
+    saves, kills, wanted_restarts = scaled(2000 * share), scaled(60 * share), scaled(3 * share)
+    tools = portal.fill(*(f"First text {number}." for number in range(scaled(TOOLS * share))))
     with ExitStack() as stack:
         clocks: list[dict[str, str]] = [{}, wrong_clock(+10), wrong_clock(-10)]
         right, fast, slow = [
@@ -139,16 +141,16 @@ def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_res
 
         restarts, began = 0, time.monotonic()
         with beside(killer.until, *(editor.until for editor in editors)):
-            due = began + RESTART_SECONDS
+            due = began + RESTART_SECONDS * share
             while (
-                time.monotonic() - began < 40
-                or sum(editor.saves for editor in editors) < scaled(2000)
-                or killer.kills < scaled(60)
-                or restarts < scaled(3)
+                time.monotonic() - began < 40 * share
+                or sum(editor.saves for editor in editors) < saves
+                or killer.kills < kills
+                or restarts < wanted_restarts
             ):
                 done = [killer.kills, restarts, *((editor.saves, editor.cut_off) for editor in editors)]
                 assert time.monotonic() - began < 300 * max(1, scaled(1)), f"the machine is too slow: {done}"
-                if restarts < scaled(3) and time.monotonic() > due:
+                if restarts < wanted_restarts and time.monotonic() > due:
                     # By this thread, with which its servers end.
                     portal.owner.close()
                     portal.servers.postgres.restart("immediate")
@@ -164,9 +166,12 @@ def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_res
     portal.check_nothing_lost_nor_stale(acknowledged)
     assert portal.statuses() == {"ready"}
     given = calls(log)
-    twice = (len(given) - len(set(given))) / (len(given) - len(tools))
+    again = len(given) - len(set(given))
+    # Each kill costs at most the batch that the worker had claimed, and each restart that of every worker.
+    assert again <= BATCH * (killer.kills + restarts * len(killer.workers))
+    twice = again / (len(given) - len(tools))
     # The promise is 2 % on a machine that has nothing else to do: how long a claim is held decides how often a kill meets one.
-    assert twice <= 0.05
+    assert twice <= 0.05 or share < 1, "a tenth has too few saves between two kills to say"
     seen(
         tools=len(tools),
         kills=killer.kills,
@@ -180,6 +185,7 @@ def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_res
     )
 
 
+@pytest.mark.slow
 def test_the_storm_notices_work_that_dies_with_its_worker_R1(portal: Portal) -> None:
     # So many that the storm cannot edit every tool again whose worker it has killed, which would bring it back.
     tools = portal.fill(*(f"First text {number}." for number in range(120)))
@@ -228,6 +234,7 @@ def test_a_worker_whose_clock_is_ten_minutes_wrong_claims_nothing_early_nor_twic
     claims_by_the_databases_clock(portal, tmp_path / "calls")
 
 
+@pytest.mark.slow
 def test_the_gate_notices_a_worker_that_goes_by_its_own_clock_R15(portal: Portal, tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         claims_by_the_databases_clock(portal, tmp_path / "calls", TEST_MUTANT="own_clock")

@@ -81,6 +81,7 @@ def run(block: str, folder: Path, port: int) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_readme_says_what_works_OPS_1(tmp_path: Path, port: int) -> None:
     found = blocks()
     assert found[0].strip() == "make up"
