@@ -92,7 +92,7 @@ def test_a_broker_that_is_killed_frozen_full_or_closed_costs_no_save_and_no_embe
 ) -> None:
     outages: list[Outage] = [lambda portal: nullcontext(), killed, stopped, full, closed_to_us]
     versions = dict.fromkeys(
-        portal.fill(*(f"First text {number}." for number in range(max(HITS, int(TOOLS * share))))), 1
+        portal.fill(*(f"First text {number}." for number in range(max(2 * HITS, int(TOOLS * share))))), 1
     )
     with portal.celery(EMBEDDING_POLL="3"):
         portal.wait_until_all_ready(60)

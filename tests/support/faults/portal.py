@@ -150,7 +150,7 @@ class Portal:
     @contextmanager
     def fork_server(self, **env: str) -> Iterator[ForkServer]:
         with self.process(
-            "tests/support/faults/fork_server.py", role="worker", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            "-m", "tests.support.faults.fork_server", role="worker", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process:  # fmt: skip
             yield ForkServer(process)
 

@@ -9,6 +9,7 @@ import base64
 import gzip
 import io
 import json
+import os
 import re
 import resource
 import struct
@@ -240,6 +241,9 @@ READ: dict[str, Callable[[], bytes]] = {
 }  # fmt: skip
 
 
+MAKERS = {**{name: make for name, (make, _) in REFUSED.items()}, **READ}
+
+
 def said_of(raw: bytes) -> str:
     try:
         document = sandbox.parse(sandbox.ANY, raw, name="bomb")
@@ -248,25 +252,36 @@ def said_of(raw: bytes) -> str:
     return f"{len(document.endpoints)} tools"
 
 
+def measure(name: str) -> dict[str, Any]:
+    """Reads the bomb as a worker does; returns what was said, the seconds, and the megabytes of both processes."""
+    raw = MAKERS[name]()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # The bomb was made here, which took memory too: from now on the peak is counted anew.
+    Path("/proc/self/clear_refs").write_text("5", "ascii")
+    started = time.monotonic()
+    said = said_of(raw)
+    seconds = time.monotonic() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text("ascii"))
+    assert peak is not None
+    return {
+        "name": name, "said": said, "seconds": round(seconds, 2),
+        "cpu": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2),
+        "child_mb": after.ru_maxrss // 1024, "parent_mb": int(peak[1]) // 1024, "raw_mb": len(raw) // MB,
+    }  # fmt: skip
+
+
 def main() -> None:
-    makers = {**{name: make for name, (make, _) in REFUSED.items()}, **READ}
-    for name in sys.argv[1:] or makers:
-        raw = makers[name]()
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        # The bomb was made here, which took memory too: from now on the peak is counted anew.
-        Path("/proc/self/clear_refs").write_text("5", "ascii")
-        started = time.monotonic()
-        said = said_of(raw)
-        seconds = time.monotonic() - started
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text("ascii"))
-        assert peak is not None
-        result = {
-            "name": name, "said": said, "seconds": round(seconds, 2),
-            "cpu": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2),
-            "child_mb": after.ru_maxrss // 1024, "parent_mb": int(peak[1]) // 1024, "raw_mb": len(raw) // MB,
-        }  # fmt: skip
-        sys.stdout.write(json.dumps(result) + "\n")
+    """Each bomb is measured by a process forked for it: its peak and its children's are its own, and imports are paid once."""
+    for line in sys.stdin if sys.argv[1:] == ["-"] else sys.argv[1:] or MAKERS:
+        pid = os.fork()
+        if pid == 0:
+            sys.stdout.write(json.dumps(measure(line.strip())) + "\n")
+            sys.stdout.flush()
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        if status:
+            sys.exit(f"{line.strip()}: the measuring process ended with {status}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +25,35 @@ SECONDS = 2
 MEGABYTES = 512
 
 
-def measured(name: str) -> dict[str, Any]:
-    """A bomb, read by a process of its own that starts the sandbox as a worker does; held against the bounds."""
-    printed = subprocess.run(
-        [sys.executable, "-m", "tests.support.imports.bombs", name],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    result: dict[str, Any] = json.loads(printed)
-    # Of the processor's time, since other tests may run beside this one.
-    assert result["cpu"] <= SECONDS
-    assert result["child_mb"] <= MEGABYTES
-    # The parent read the bomb and gave it on.
-    assert result["parent_mb"] <= MEGABYTES / 2
-    return result
+@pytest.fixture(scope="module")
+def measuring() -> Iterator[subprocess.Popen[str]]:
+    """The process that starts the sandbox as a worker does: told the name of a bomb, it says what became of it."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.support.imports.bombs", "-"],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        yield process
+        process.communicate()
+
+
+@pytest.fixture
+def measured(measuring: subprocess.Popen[str]) -> Callable[[str], dict[str, Any]]:
+    """Reads a bomb and holds it against the bounds."""
+
+    def measure(name: str) -> dict[str, Any]:
+        assert measuring.stdin is not None
+        assert measuring.stdout is not None
+        measuring.stdin.write(f"{name}\n")
+        measuring.stdin.flush()
+        result: dict[str, Any] = json.loads(measuring.stdout.readline())
+        # Of the processor's time, since other tests may run beside this one.
+        assert result["cpu"] <= SECONDS
+        assert result["child_mb"] <= MEGABYTES
+        # The parent read the bomb and gave it on.
+        assert result["parent_mb"] <= MEGABYTES / 2
+        return result
+
+    return measure
 
 
 def test_there_are_enough_bombs_S10() -> None:
@@ -47,7 +61,9 @@ def test_there_are_enough_bombs_S10() -> None:
 
 
 @pytest.mark.parametrize("name", bombs.REFUSED)
-def test_a_bomb_is_refused_soon_with_one_clear_sentence_S10(name: str) -> None:
+def test_a_bomb_is_refused_soon_with_one_clear_sentence_S10(
+    measured: Callable[[str], dict[str, Any]], name: str
+) -> None:
     said = measured(name)["said"]
     assert re.search(bombs.REFUSED[name][1], said)
     assert said.endswith(".")
@@ -56,7 +72,9 @@ def test_a_bomb_is_refused_soon_with_one_clear_sentence_S10(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", bombs.READ)
-def test_what_only_looks_like_a_bomb_is_read_as_soon_S10(name: str) -> None:
+def test_what_only_looks_like_a_bomb_is_read_as_soon_S10(
+    measured: Callable[[str], dict[str, Any]], name: str
+) -> None:
     assert re.fullmatch(r"[1-9][0-9]* tools", measured(name)["said"])
 
 
