@@ -82,7 +82,7 @@ def save_all(portal: Portal, versions: dict[UUID, int], saves: int) -> tuple[dic
     return texts, sorted(took)
 
 
-def share(values: list[float], of: float) -> float:
+def percentile(values: list[float], of: float) -> float:
     return values[min(len(values) - 1, int(len(values) * of))]
 
 
@@ -109,14 +109,14 @@ def test_a_broker_that_is_killed_frozen_full_or_closed_costs_no_save_and_no_embe
                     "FROM tools_tool t JOIN tools_toolembedding e ON e.entity_id = t.id"
                 )
             )
-            assert share(lags, 0.95) <= 15
+            assert percentile(lags, 0.95) <= 15
             seen(
                 broker=getattr(outage, "__name__", "").replace("<lambda>", "healthy"),
                 saves=len(took),
-                p50_ms=f"{share(took, 0.5) * 1000:.0f}",
-                p99_ms=f"{share(took, 0.99) * 1000:.0f}",
+                p50_ms=f"{percentile(took, 0.5) * 1000:.0f}",
+                p99_ms=f"{percentile(took, 0.99) * 1000:.0f}",
                 most_ms=f"{took[-1] * 1000:.0f}",
-                lag_p95_seconds=f"{share(lags, 0.95):.1f}",
+                lag_p95_seconds=f"{percentile(lags, 0.95):.1f}",
             )
 
 
