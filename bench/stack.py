@@ -124,8 +124,9 @@ class Client:
 
 
 @contextmanager
-def stack(**environment: str) -> Iterator[Stack]:
-    """A migrated portal without any process but its servers; all of it ends with the block."""
+def stack(*, is_migrated: bool = False, **environment: str) -> Iterator[Stack]:
+    """A migrated portal without any process but its servers; all of it ends with the block. `is_migrated` says that the
+    database which DATABASE_URL names is ready, as that of a test is."""
     with ExitStack() as cleanup:
         urls = {}
         if "DATABASE_URL" not in os.environ:
@@ -136,8 +137,9 @@ def stack(**environment: str) -> Iterator[Stack]:
             port = free.getsockname()[1]
         made = Stack({**os.environ, **urls, "PORT": str(port), **environment}, port)
         made.environment.pop("PORTAL_DB_ROLE", None)
-        made.manage("create_logins")
-        made.manage("migrate", "--verbosity", "0")
+        if not is_migrated:
+            made.manage("create_logins")
+            made.manage("migrate", "--verbosity", "0")
         try:
             yield made
         finally:

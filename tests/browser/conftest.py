@@ -63,7 +63,10 @@ def running(
     django_db_blocker: Any, admin_database: psycopg.Connection[Any], chromium: str
 ) -> Iterator[Stack]:
     """One portal for the tests of a module; each has a tenant of its own in it."""
-    with real_commits(django_db_blocker, admin_database), stack(EMBEDDING_POLL="0.2") as started:
+    with (
+        real_commits(django_db_blocker, admin_database),
+        stack(is_migrated=True, EMBEDDING_POLL="0.2") as started,
+    ):
         started.start("web")
         started.start("embeddings")
         yield started

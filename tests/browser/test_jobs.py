@@ -57,7 +57,7 @@ def running(
         "JOB_POLL": "0.2",
         "JOB_LOST_SECONDS": "2",
     }
-    with real_commits(django_db_blocker, admin_database), stack(**environment) as started:
+    with real_commits(django_db_blocker, admin_database), stack(is_migrated=True, **environment) as started:
         started.start("web")
         yield started
 

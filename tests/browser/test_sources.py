@@ -37,7 +37,7 @@ def running(
     commands = tmp_path_factory.mktemp("mcp") / "commands.json"
     commands.write_text(json.dumps({"sums": {"command": plain("""{"tools": [{"name": "add"}]}""")}}))
     environment = {"JOB_POLL": "0.2", "MCP_COMMANDS_FILE": str(commands)}
-    with real_commits(django_db_blocker, admin_database), stack(**environment) as started:
+    with real_commits(django_db_blocker, admin_database), stack(is_migrated=True, **environment) as started:
         started.start("web")
         started.spawn(heartbeats.JOBS, [sys.executable, *heartbeats.COMMANDS[heartbeats.JOBS].split()[1:]])
         yield started

@@ -37,7 +37,9 @@ def web(django_db_blocker: Any, admin_database: psycopg.Connection[Any]) -> Iter
     with (
         real_commits(django_db_blocker, admin_database),
         stack(
-            EMBEDDING_PROVIDER="tests.support.embeddings.providers.HashEmbedder", LOG_LEVEL="ERROR"
+            is_migrated=True,
+            EMBEDDING_PROVIDER="tests.support.embeddings.providers.HashEmbedder",
+            LOG_LEVEL="ERROR",
         ) as started,
     ):
         started.start("web")

@@ -115,6 +115,7 @@ class TestReset:
         assert "Nothing was deleted." in capsys.readouterr().out
         assert (project / ".portal" / "services.json").exists()
 
+    @pytest.mark.slow
     def test_is_refused_while_anybody_uses_the_services(
         self, project: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -122,6 +123,7 @@ class TestReset:
         with running(project), pytest.raises(ServiceError, match="make down"):
             reset(project, confirmed=True)
 
+    @pytest.mark.slow
     def test_waits_for_those_who_are_about_to_end(self, project: Path) -> None:
         with running(project):
             waiting = threading.Thread(target=reset, args=(project,), kwargs={"confirmed": True})

@@ -64,6 +64,7 @@ def test_the_last_user_stops_them_and_leaves_when_they_have_ended(project: Path)
     assert server_pids(project) == []
 
 
+@pytest.mark.slow
 def test_a_killed_user_leaves_nothing_behind(project: Path) -> None:
     one = user(project, then="time.sleep(60)")
     assert one.stdout is not None
@@ -76,6 +77,7 @@ def test_a_killed_user_leaves_nothing_behind(project: Path) -> None:
         assert all(alive(pid) for pid in server_pids(project)), "and the next one starts them again"
 
 
+@pytest.mark.slow
 def test_a_server_that_crashes_is_started_again(project: Path) -> None:
     with running(project):
         before = server_pids(project)
@@ -87,6 +89,7 @@ def test_a_server_that_crashes_is_started_again(project: Path) -> None:
     assert "Valkey ended by itself" in log
 
 
+@pytest.mark.slow
 def test_a_killed_keeper_takes_the_servers_along_and_is_replaced(project: Path) -> None:
     with running(project) as hold:
         before = server_pids(project)

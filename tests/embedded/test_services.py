@@ -63,6 +63,7 @@ class TestData:
             assert query(services, "SELECT number FROM kept ORDER BY 1") == [(1,), (2,)]
             assert query(services, "SHOW fsync") == [("on",)], "durable unless asked otherwise"
 
+    @pytest.mark.slow
     def test_of_a_throwaway_set_is_deleted(self, used: Path) -> None:
         with start(used, postgres_settings=QUICK) as services:
             home = services.postgres.layout.home
@@ -138,12 +139,14 @@ class TestARunningSet:
     def test_is_not_started_twice(self, shared: Services) -> None:
         refused(shared.postgres.layout.state, "already run")
 
+    @pytest.mark.slow
     def test_does_not_disturb_another(self, shared: Services, used: Path) -> None:
         with start(used, postgres_settings=QUICK) as other:
             query(other, "CREATE TABLE mine ()")
             assert query(shared, "SELECT to_regclass('mine')") == [(None,)]
 
 
+@pytest.mark.slow
 def test_a_long_path_with_blanks_gets_a_closed_socket_folder_of_its_own(used: Path) -> None:
     state = used / "a folder with blanks" / ("x" * 100)
     state.mkdir(mode=0o700, parents=True)
@@ -158,6 +161,7 @@ def test_a_long_path_with_blanks_gets_a_closed_socket_folder_of_its_own(used: Pa
 
 
 class TestRestarts:
+    @pytest.mark.slow
     def test_valkey_comes_back_on_its_port_after_a_kill_and_after_a_freeze(self, used: Path) -> None:
         with (
             start(used, postgres_settings=QUICK) as services,
@@ -170,6 +174,7 @@ class TestRestarts:
             services.valkey.restart()
             assert client.get("queued") == b"message", "what is queued survives a clean stop"
 
+    @pytest.mark.slow
     def test_a_port_that_was_taken_meanwhile_is_replaced(self, used: Path) -> None:
         with start(used, postgres_settings=QUICK, keep=True) as services:
             port = services.valkey.port
@@ -180,6 +185,7 @@ class TestRestarts:
 
 
 class TestLeftovers:
+    @pytest.mark.slow
     def test_servers_end_with_a_killed_owner_and_the_next_start_recovers(self, used: Path) -> None:
         owner = start_in_child(used, then="time.sleep(60)")
         assert owner.stdout is not None
@@ -191,6 +197,7 @@ class TestLeftovers:
         with start(used, postgres_settings=QUICK) as services:
             assert query(services, "SELECT 1") == [(1,)]
 
+    @pytest.mark.slow
     def test_a_server_that_still_runs_on_our_data_is_ended(self, used: Path) -> None:
         with start(used, postgres_settings=QUICK, keep=True) as services:
             layout, found = services.postgres.layout, services.postgres.programs
@@ -205,6 +212,7 @@ class TestLeftovers:
             assert stray.wait(10) == 0
             assert query(services, "SELECT 1") == [(1,)]
 
+    @pytest.mark.slow
     def test_a_pid_file_whose_pid_is_another_program_now_is_no_obstacle(self, used: Path) -> None:
         with start(used, postgres_settings=QUICK, keep=True) as services:
             layout = services.postgres.layout
@@ -216,6 +224,7 @@ class TestLeftovers:
             assert innocent.poll() is None
             innocent.kill()
 
+    @pytest.mark.slow
     def test_an_interrupted_first_start_is_made_anew(self, folder: Path) -> None:
         layout = Layout.of(folder, programs().account)
         layout.make()
@@ -224,6 +233,7 @@ class TestLeftovers:
             assert query(services, "SELECT 1") == [(1,)]
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="Only root keeps the data outside the project's folder.")
+    @pytest.mark.slow
     def test_a_project_cloned_again_at_the_same_path_starts_anew(self, used: Path) -> None:
         with start(used, postgres_settings=QUICK, keep=True) as services:
             home = services.postgres.layout.home
@@ -240,6 +250,7 @@ class TestSentences:
         (folder / "services.json").write_text("{", encoding="utf-8")
         refused(folder, r"services\.json is damaged")
 
+    @pytest.mark.slow
     def test_secrets_of_another_database(self, used: Path) -> None:
         with start(used, postgres_settings=QUICK, keep=True) as services:
             password = urlsplit(services.urls["DATABASE_ADMIN_URL"]).password or ""
@@ -249,6 +260,7 @@ class TestSentences:
         layout = services.postgres.layout
         assert not (layout.postgres / "postmaster.pid").exists(), "nothing runs on after a refusal"
 
+    @pytest.mark.slow
     def test_a_setting_that_postgresql_does_not_know(self, used: Path) -> None:
         with pytest.raises(ServiceError, match="unrecognized configuration parameter"):
             start(used, postgres_settings={**QUICK, "no_such_setting": "1"})
@@ -292,6 +304,7 @@ class TestSentences:
         return done.stdout
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="Only root can mount a small disk.")
+    @pytest.mark.slow
     def test_a_full_disk(self, folder: Path) -> None:
         mount = [
             "unshare",

@@ -77,6 +77,7 @@ STUBBORN = (
 NOTES = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('bye'))); print('ready'); time.sleep(60)"
 
 
+@pytest.mark.slow
 def test_the_end_comes_in_order_and_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     programs = [process("web", STUBBORN), process("worker", NOTES, stage=1), process("beat", NOTES, stage=2)]
     supervisor = Supervisor(tmp_path, programs, os.environ)

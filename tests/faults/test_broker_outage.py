@@ -120,24 +120,24 @@ def test_a_broker_that_is_killed_frozen_full_or_closed_costs_no_save_and_no_embe
             )
 
 
-def test_a_write_that_rolls_back_rings_no_bell_and_leaves_no_row_R6(
+def test_a_write_that_rolls_back_sends_no_notification_and_leaves_no_row_R6(
     pipeline: Pipeline, settings: Any
 ) -> None:
     class RolledBack(Exception):
         pass
 
     with redis.Redis.from_url(settings.CELERY_BROKER_URL) as client:
-        rung = client.llen("embeddings")
+        sent = client.llen("embeddings")
         with pytest.raises(RolledBack), tenant_context(pipeline.tenant_id):
             create_tool(actor="test", tool_id="gone", name="gone", description="Gone.")
             raise RolledBack
-        time.sleep(1)  # the bell has a thread of its own
-        assert client.llen("embeddings") == rung
+        time.sleep(1)  # it is sent by a thread of its own
+        assert client.llen("embeddings") == sent
         for table in ("tools_tool", "tools_toolembedding", "embeddings_embeddingtask"):
             assert pipeline.all(f"SELECT 1 FROM {table}") == []
-        # The same write rings when it is committed, so that the silence above means something.
+        # The same write notifies when it is committed, so that the silence above means something.
         pipeline.add("Stays.")
-        wait_until(lambda: client.llen("embeddings") > rung, seconds=10, what="the bell rings")
+        wait_until(lambda: client.llen("embeddings") > sent, seconds=10, what="the notification is sent")
 
 
 def test_a_worker_that_starts_while_the_broker_is_down_works_R6(portal: Portal) -> None:
@@ -146,7 +146,7 @@ def test_a_worker_that_starts_while_the_broker_is_down_works_R6(portal: Portal) 
         portal.wait_until_all_ready(30)
 
 
-def test_the_bell_wakes_a_worker_whose_poll_is_a_minute_away_R8(portal: Portal) -> None:
+def test_a_notification_wakes_a_worker_whose_poll_is_a_minute_away_R8(portal: Portal) -> None:
     [pk] = portal.add("First.")
     with portal.celery(EMBEDDING_POLL="60"):
         portal.wait_until_all_ready(30)
@@ -159,12 +159,20 @@ def test_the_bell_wakes_a_worker_whose_poll_is_a_minute_away_R8(portal: Portal) 
             waits.append(time.monotonic() - begun)
         assert sorted(waits)[2] < 0.5, waits
 
-        with killed(portal):  # the mutant: a bell that reaches nobody
+
+@pytest.mark.slow
+def test_without_the_broker_that_worker_sleeps_on_and_wakes_again_once_it_is_back_R8(portal: Portal) -> None:
+    [pk] = portal.add("First.")
+    with portal.celery(EMBEDDING_POLL="60"):
+        portal.wait_until_all_ready(30)
+        time.sleep(1)  # now it waits for its next poll
+        version = 1
+        with killed(portal):  # the mutant: notifications reach nobody
             version = portal.edit(pk, "Nobody hears of this.", version)
             time.sleep(2)
             assert portal.statuses() == {"pending"}
 
-        # The broker is back, and so is the bell, once the worker has found it again.
+        # The broker is back, and so are notifications, once the worker has found it again.
         for number in range(40):
             version = portal.edit(pk, f"Heard again {number}.", version)
             time.sleep(0.5)

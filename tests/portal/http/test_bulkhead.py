@@ -100,7 +100,9 @@ def test_while_an_import_waits_for_a_stranger_the_web_answers_and_a_second_one_i
     with (
         real_commits(django_db_blocker, admin_database),
         SilentServer() as silent,
-        stack(WEB_CONCURRENCY="2", IMPORT_ALLOWED_HOSTS=f"127.0.0.1:{silent.port}") as portal,
+        stack(
+            is_migrated=True, WEB_CONCURRENCY="2", IMPORT_ALLOWED_HOSTS=f"127.0.0.1:{silent.port}"
+        ) as portal,
     ):
         key = portal.new_tenant("patient")
         portal.start("web")

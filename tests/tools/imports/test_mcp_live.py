@@ -67,7 +67,9 @@ def check_twice(tenant: Tenant, source: Source, name: str) -> None:
     assert (children(), open_files()) == before
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "time" else pytest.mark.slow) for name in SERVERS]
+)
 def test_syn_2_a_real_server_is_synced_over_stdio_and_a_second_time_nothing_changes(
     committed: Tenant, settings: Any, tmp_path: Path, name: str
 ) -> None:
@@ -75,6 +77,7 @@ def test_syn_2_a_real_server_is_synced_over_stdio_and_a_second_time_nothing_chan
     check_twice(committed, source_of(committed, command_id=name), name)
 
 
+@pytest.mark.slow
 def test_syn_2_a_real_server_is_synced_over_http_and_a_second_time_nothing_changes(
     committed: Tenant, settings: Any
 ) -> None:
@@ -84,6 +87,7 @@ def test_syn_2_a_real_server_is_synced_over_http_and_a_second_time_nothing_chang
         check_twice(committed, source_of(committed, url=url), "everything")
 
 
+@pytest.mark.slow
 def test_case_33_a_real_server_is_asked_for_the_same_by_every_way_SYN_2(
     settings: Any, tmp_path: Path
 ) -> None:
