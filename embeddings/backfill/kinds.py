@@ -22,6 +22,9 @@ from portal.jobs.kinds import JobKind
 MAX_IDS = 10_000
 MAX_BATCH_SIZE = 2000
 ALL = "all"
+STATUSES = [*BackfillStatus.values, ALL]
+_WRONG_STATUSES = f"A list of these, please: {', '.join(STATUSES)}."
+_WRONG_IDS = f"A list of 1 to {MAX_IDS:,} ids, please."
 QUEUES = ("jobs", "embeddings")
 USUAL_RATE = 40.0
 """Entities a second, of the small model on two processors; used until a job of the installation has been measured."""
@@ -57,7 +60,9 @@ class BackfillArguments(JobArguments):
     """Which embeddings a backfill looks at. A subclass may add fields that narrow it further."""
 
     statuses = serializers.ListField(
-        child=serializers.ChoiceField(choices=[*BackfillStatus.values, ALL]), default=[ALL]
+        child=serializers.ChoiceField(choices=STATUSES, error_messages={"invalid_choice": _WRONG_STATUSES}),
+        default=[ALL],
+        error_messages={"not_a_list": _WRONG_STATUSES},
     )
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
@@ -76,7 +81,12 @@ class BackfillArguments(JobArguments):
 class RefreshArguments(JobArguments):
     """The entities that get new vectors."""
 
-    ids = serializers.ListField(child=Id(), min_length=1, max_length=MAX_IDS)
+    ids = serializers.ListField(
+        child=Id(),
+        min_length=1,
+        max_length=MAX_IDS,
+        error_messages=dict.fromkeys(("not_a_list", "min_length", "max_length", "required"), _WRONG_IDS),
+    )
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         return {**super().get_fields(), **_pace_fields()}
