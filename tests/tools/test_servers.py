@@ -19,6 +19,7 @@ from tests.support.servers.mcp_servers import BADSERVER, allow, bad, needs_badse
 from tools.catalogue import servers
 from tools.catalogue.errors import Invalid, ManagedBySource, NameTaken
 from tools.catalogue.tools import update_tool
+from tools.imports.fetching.mcp.connection import check_connection, list_tools, note_health
 from tools.imports.syncing import service as syncs
 from tools.models import Health, ManualOverride, McpServer, Source, SourceKind, Tool
 
@@ -105,7 +106,7 @@ def test_cat_3_cat_8_a_changed_connection_was_not_asked_yet_and_the_history_says
     tenant: Tenant,
 ) -> None:
     server = create(url=URL)
-    servers.note_health(server, error="It is away.")
+    note_health(server, error="It is away.")
     server.refresh_from_db()
     assert (server.health, server.last_error) == (Health.FAILING, "It is away.")
     servers.update_server(pk=server.pk, actor="bob", title="Shop")
@@ -126,7 +127,7 @@ def test_cat_3_cat_8_a_changed_connection_was_not_asked_yet_and_the_history_says
 def test_cat_3_what_was_asked_of_another_address_says_nothing_of_this_one(tenant: Tenant) -> None:
     asked = create(url=URL)
     servers.update_server(pk=asked.pk, actor="ada", url=URL + "2")
-    servers.note_health(asked)
+    note_health(asked)
     asked.refresh_from_db()
     assert (asked.health, asked.synced_at) == (Health.UNKNOWN, None)
 
@@ -160,7 +161,7 @@ def test_cat_3_a_tested_connection_is_told_and_nothing_is_imported(
     odd = {"name": "lamp_on", "description": f"Say {SECRET}."}
     with listener(settings, odd, odd) as running:
         server = create(url=running.url, headers={"X-Key": "MCP_SECRET_SHOP"})
-        report = servers.test_connection(server)
+        report = check_connection(server)
         assert keys(running) == {SECRET}
     assert (report.reachable, report.error, report.protocol_version) == (True, "", "2025-06-18")
     assert (report.server_name, report.server_version, report.tools) == ("http", "", ("lamp_on",))
@@ -179,7 +180,7 @@ def test_cat_3_a_tested_connection_is_told_and_nothing_is_imported(
 def test_cat_3_a_failed_test_is_told_and_noted(tenant: Tenant, settings: Any, tmp_path: Path) -> None:
     allow(settings, tmp_path, bye=["sh", "-c", "echo the last word >&2"])
     server = create(command_id="bye")
-    report = servers.test_connection(server)
+    report = check_connection(server)
     assert not report.reachable
     assert report.error == "The server ended before it had answered. Its last words: the last word"
     server.refresh_from_db()
@@ -193,7 +194,7 @@ def test_cat_3_a_slow_server_may_be_asked_within_the_transaction_of_a_page(
     server = create(command_id="slow")
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL idle_in_transaction_session_timeout = '500ms'")
-    assert servers.test_connection(server).reachable
+    assert check_connection(server).reachable
     server.refresh_from_db()
     assert server.health == Health.HEALTHY
 
@@ -215,18 +216,18 @@ def test_s15_a_secret_that_is_missing_unfit_or_not_for_this_host_is_not_sent(
                 monkeypatch.setenv("MCP_SECRET_SHOP", value)
             monkeypatch.setenv("MCP_SECRET_SHOP_HOSTS", hosts)
             with pytest.raises(FetchError, match=sentence) as error:
-                servers.ask(server)
+                list_tools(server)
             assert SECRET not in str(error.value)
             server.refresh_from_db()
             assert SECRET not in server.last_error
         # The settings have become stricter since the server was written.
         settings.MCP_SECRET_PREFIX = "OTHER_"
         with pytest.raises(FetchError, match="begins with OTHER_"):
-            servers.ask(server)
+            list_tools(server)
         assert running.seen == []
         settings.MCP_SECRET_PREFIX = "MCP_SECRET_"
         monkeypatch.setenv("MCP_SECRET_SHOP_HOSTS", "api.example.com, 127.0.0.1")
-        servers.ask(server)
+        list_tools(server)
         assert keys(running) == {SECRET}
 
 

@@ -28,8 +28,8 @@ from portal.outbound.errors import UNREACHABLE, FetchError, InvalidTarget
 from tools.imports.fetching import http as fetching
 from tools.imports.fetching.http import fetch_document
 from tools.imports.fetching.mcp import http as mcp_http
-from tools.imports.fetching.mcp import server as mcp_server
 from tools.imports.fetching.mcp import session as mcp_session
+from tools.imports.fetching.mcp.client import list_tools_from_url
 from tools.imports.fetching.mcp.conversation import Conversation, Redactor, SessionError, SessionTimeout
 
 OUTSIDE, OUTSIDE_6, INSIDE, INSIDE_6 = "93.184.216.34", "2606:2800:21f::1", "10.0.0.1", "fd00::1"
@@ -465,7 +465,7 @@ def test_sec_2_the_mcp_client_follows_none_either_S9(
     outside, inside = outside_and_inside
     settings.MCP_SECONDS = 10
     with pytest.raises(FetchError):
-        mcp_server.from_url(
+        list_tools_from_url(
             f"http://127.0.0.1:{outside.server_port}/hop?{status}&http://127.0.0.1:{inside.server_port}/secret"
         )
     assert all(hit.startswith("/hop") for hit in outside.hits)

@@ -23,6 +23,7 @@ from tools.api.source_serializers import NewServerSerializer, ServerChangeSerial
 from tools.api.versions import etag_of, require_seen
 from tools.catalogue import servers
 from tools.catalogue.tools import catalogue_write
+from tools.imports.fetching.mcp.connection import check_connection
 from tools.models import McpServer
 
 
@@ -124,4 +125,4 @@ class ServerTestView(APIView):
     def post(self, request: Request, slug: str) -> Response:
         with tenant_context(caller_of(request).tenant_id):
             server = find_server(slug)
-        return Response(asdict(servers.test_connection(server)))
+        return Response(asdict(check_connection(server)))

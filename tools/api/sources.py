@@ -27,6 +27,7 @@ from tools.api.source_serializers import ImportOptionsSerializer, ImportSerializ
 from tools.api.versions import etag_of, require_seen
 from tools.catalogue import sources
 from tools.catalogue.errors import Invalid
+from tools.catalogue.sources import source_write
 from tools.catalogue.tools import catalogue_write
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.apply import check_removals
@@ -38,7 +39,6 @@ from tools.imports.syncing.documents import (
     read_source,
 )
 from tools.imports.syncing.jobs import APPLY
-from tools.imports.syncing.store import source_write
 from tools.models import McpServer, Source, SyncState
 
 LARGE = 5_000

@@ -4,12 +4,11 @@ model's choices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from portal.tenancy.models import Sensitivity
 from tools.catalogue.parameter_descriptions import with_descriptions
-from tools.imports.formats.specs import EndpointSpec
 from tools.models import (
     PARAMETER_PREFIX,
     DescriptionSource,
@@ -23,7 +22,34 @@ from tools.models import (
 )
 
 
-def endpoint_fields(spec: EndpointSpec) -> dict[str, Any]:
+class EndpointContent(Protocol):
+    """What a document says of one endpoint: an EndpointSpec of tools/imports/formats/specs.py, which describes the fields."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+    @property
+    def input_schema(self) -> dict[str, Any]: ...
+    @property
+    def output_schema(self) -> dict[str, Any] | None: ...
+    @property
+    def metadata(self) -> dict[str, Any]: ...
+    @property
+    def deprecated(self) -> bool: ...
+
+
+def endpoint_fields(spec: EndpointContent) -> dict[str, Any]:
     """The columns of Endpoint that a spec fills; always the same ones."""
     return {
         "key": spec.key,
@@ -41,7 +67,7 @@ def endpoint_fields(spec: EndpointSpec) -> dict[str, Any]:
 
 
 def tool_fields(
-    endpoint: EndpointSpec | Endpoint, source: Source, overrides: Mapping[str, Any] | None = None
+    endpoint: EndpointContent | Endpoint, source: Source, overrides: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The columns of Tool that a sync writes: what the source says, and over it the values of `overrides` by field (SYN-5).
 
@@ -79,12 +105,12 @@ def tool_fields(
     return fields
 
 
-def is_provided(field: str, endpoint: EndpointSpec | Endpoint, source: Source) -> bool:
+def is_provided(field: str, endpoint: EndpointContent | Endpoint, source: Source) -> bool:
     """Whether the source says something of this field of an override."""
     return field.startswith(PARAMETER_PREFIX) or field in tool_fields(endpoint, source)
 
 
-def dropped_fields(before: EndpointSpec | Endpoint, after: EndpointSpec | Endpoint) -> dict[str, Any]:
+def dropped_fields(before: EndpointContent | Endpoint, after: EndpointContent | Endpoint) -> dict[str, Any]:
     """What a source spoke of `before` and no longer does, with what a tool has of which nothing is said."""
     gone = before.metadata.get("tool", {}).keys() - after.metadata.get("tool", {}).keys() - _ALWAYS_PROVIDED
     return {name: Tool._meta.get_field(name).get_default() for name in gone}  # type: ignore[union-attr]
@@ -103,7 +129,7 @@ _LENGTHS = {
 }  # fmt: skip
 
 
-def validation_error(spec: EndpointSpec) -> str | None:
+def validation_error(spec: EndpointContent) -> str | None:
     """Why no tool can be made of what a file says of it; a value that was quietly dropped could widen who sees the tool."""
     for name, value in spec.metadata.get("tool", {}).items():
         if name in _CHOICES and value not in _CHOICES[name]:

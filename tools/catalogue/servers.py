@@ -6,13 +6,10 @@ header the environment variable with its value, which is read when the server is
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -24,20 +21,14 @@ from django.db.models.functions import Now
 from portal.http.bodies import storage_problem
 from portal.outbound.addresses import validate_url
 from portal.outbound.errors import FetchError, InvalidTarget
-from portal.tenancy.context import tenant_context
 from tools.catalogue.errors import Invalid, ManagedBySource
+from tools.catalogue.mcp_commands import allowed_command
 from tools.catalogue.tools import catalogue_write
-from tools.imports.fetching import sandbox
-from tools.imports.fetching.mcp import server as mcp_server
-from tools.imports.fetching.mcp.server import ToolList
-from tools.imports.formats.specs import DocumentRefused
 from tools.models import McpServer
 from tools.models.server import Health
 
 EDITABLE_FIELDS = frozenset({"slug", "title", "url", "command_id", "headers"})
 MAX_HEADERS = 20
-TEST_SECONDS = 10.0  # "Test connection": somebody is waiting
-_PARSE_SECONDS = 30.0  # so that they are answered within the minute that a request has
 ONE_WAY = "Give either a URL or a command, and not both."
 _CONNECTION = frozenset({"url", "command_id", "headers"})
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
@@ -47,20 +38,6 @@ _NOT_THEIRS = {
     "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host",
     "keep-alive", "last-event-id", "mcp-protocol-version", "mcp-session-id", "te", "trailer", "transfer-encoding", "upgrade",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class ServerReport:
-    """What "Test connection" found. `error` is a sentence, and empty of a server that answered."""
-
-    reachable: bool
-    seconds: float
-    error: str = ""
-    protocol_version: str = ""
-    server_name: str = ""
-    server_version: str = ""
-    tools: tuple[str, ...] = ()  # by name, as an import would take them
-    warnings: tuple[str, ...] = ()
 
 
 def create_server(*, actor: str, **fields: Any) -> McpServer:
@@ -102,59 +79,6 @@ def delete_server(*, pk: UUID, actor: str) -> None:
             raise ManagedBySource(
                 f"{server} is where these sources are read: {sources}. Give them another server, or delete them first."
             ) from None
-
-
-def ask(server: McpServer, *, seconds: float | None = None) -> ToolList:
-    """The tools of a server as it is now, and a note of its health. Takes up to `seconds`, or MCP_SECONDS, so it is better
-    called outside of a transaction. Raises FetchError."""
-    try:
-        found = (
-            mcp_server.from_url(server.url, secret_headers(server), seconds=seconds)
-            if server.url
-            else mcp_server.from_command(server.command_id, seconds=seconds)
-        )
-    except FetchError as refused:
-        note_health(server, error=str(refused))
-        raise
-    note_health(server)
-    return found
-
-
-def test_connection(server: McpServer) -> ServerReport:
-    """Asks a server for its tools and changes nothing but the note of its health."""
-    begun = time.monotonic()
-    try:
-        found = ask(server, seconds=TEST_SECONDS)
-        document = sandbox.parse("mcp", found.raw, name=server.slug, seconds=_PARSE_SECONDS)
-    except (FetchError, DocumentRefused) as refused:
-        return ServerReport(reachable=False, seconds=time.monotonic() - begun, error=str(refused))
-    said = json.loads(found.raw)
-    return ServerReport(
-        reachable=True,
-        seconds=time.monotonic() - begun,
-        protocol_version=said["protocolVersion"],
-        server_name=document.title,
-        server_version=document.version,
-        tools=tuple(endpoint.name for endpoint in document.endpoints),
-        warnings=(
-            *found.warnings,
-            *document.warnings,
-            *(f"{entry.operation} would be left out: {entry.reason}." for entry in document.left_out),
-        ),
-    )
-
-
-def note_health(server: McpServer, *, error: str = "") -> None:
-    """Keeps the outcome of asking a server, if it is still reached in the same way."""
-    noted: dict[str, Any] = (
-        {"health": Health.FAILING, "last_error": error}
-        if error
-        else {"health": Health.HEALTHY, "last_error": "", "synced_at": Now()}
-    )
-    with tenant_context(cast(UUID, server.tenant_id)):
-        McpServer.objects.filter(
-            pk=server.pk, url=server.url, command_id=server.command_id, headers=server.headers
-        ).update(**noted)
 
 
 def secret_headers(server: McpServer) -> dict[str, str]:
@@ -219,7 +143,7 @@ def _way_problem(server: McpServer) -> str:
 def _command_problem(server: McpServer) -> str:
     if server.command_id:
         try:
-            mcp_server.command(server.command_id)
+            allowed_command(server.command_id)
         except FetchError as refused:
             return str(refused)
     return ""

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
+from django.db import connection
 from django.db.models.functions import Now
 
 from embeddings.queue.enqueue import delete_tasks
 from portal.outbound.addresses import validate_url
 from portal.outbound.errors import FetchError
+from portal.tenancy.context import current_tenant
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid
 from tools.catalogue.tools import catalogue_write
-from tools.imports.syncing.store import INTERVALS, source_write
 from tools.models import McpServer, Schedule, Source, SourceKind, SyncState
 
+INTERVALS = {
+    Schedule.HOURLY: timedelta(hours=1),
+    Schedule.DAILY: timedelta(days=1),
+    Schedule.WEEKLY: timedelta(weeks=1),
+}
 SETTINGS = ("title", "url", "server", "schedule", "auto_apply", "sync_wins")
 """What a person may set of a source; `server` is a McpServer or None."""
+
+
+@contextmanager
+def source_write(slug: str, actor: str) -> Iterator[None]:
+    """One atomic write of a source. One at a time; a second one waits as long as a save would, and is then told so."""
+    with catalogue_write(actor):
+        with connection.cursor() as cursor:
+            # A thousand tools in one statement may take longer than a page's statements may.
+            cursor.execute("SET LOCAL statement_timeout = '120s'")
+            cursor.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"source {current_tenant()} {slug}"]
+            )
+        yield
 
 
 def update_source(*, pk: UUID, actor: str, **changes: Any) -> Source:

@@ -19,7 +19,7 @@ from django.db import connection
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import INPUTS
-from tools.imports.fetching.mcp.server import ToolList
+from tools.imports.fetching.mcp.client import ToolList
 
 BADSERVER = INPUTS / "tools" / "badserver.py"
 needs_badserver = pytest.mark.skipif(not BADSERVER.exists(), reason="needs ../shared/inputs")

@@ -19,7 +19,7 @@ from tests.support.imports.parsing import parse_mcp_tools
 from tests.support.servers import mcp_servers
 from tests.support.servers.mcp_http_server import answering, event, result
 from tests.support.servers.mcp_servers import names, needs_badserver, over_http, plain
-from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.fetching.mcp.client import list_tools_from_command, list_tools_from_url
 from tools.imports.fetching.mcp.conversation import MAX_BYTES, strip_lone_surrogates
 
 SECRET = "s3cret-v4lue-of-a-key"
@@ -33,7 +33,7 @@ def server(settings: Any, tmp_path: Path) -> Any:
     def ask(command: list[str], **entry: Any) -> Any:
         mcp_servers.allow(settings, tmp_path, it={"command": command, **entry})
         try:
-            found = mcp_server.from_command("it")
+            found = list_tools_from_command("it")
         except FetchError as refused:
             return str(refused)
         return names(found), list(found.warnings)
@@ -45,7 +45,7 @@ def asked_over_http(settings: Any, answer: Any, **options: Any) -> Any:
     settings.MCP_SECONDS = 10
     with answering(settings, answer, **options) as server:
         try:
-            found = mcp_server.from_url(server.url, {"Authorization": f"Bearer {SECRET}"})
+            found = list_tools_from_url(server.url, {"Authorization": f"Bearer {SECRET}"})
         except FetchError as refused:
             return str(refused)
         return names(found), list(found.warnings)
@@ -235,7 +235,7 @@ def test_case_25_a_refusal_of_the_first_question_is_told_too_SYN_2(settings: Any
 def test_case_25_a_server_over_http_that_dies_SYN_2(settings: Any, mode: str, said: str) -> None:
     settings.MCP_SECONDS = 10
     with over_http(mode, settings) as url, pytest.raises(FetchError) as refused:
-        mcp_server.from_url(url)
+        list_tools_from_url(url)
     assert str(refused.value) == said
 
 
@@ -243,7 +243,7 @@ def test_a_closed_port_is_like_a_forbidden_one_SEC_2(settings: Any) -> None:
     port = mcp_servers.free_port()
     settings.IMPORT_ALLOWED_HOSTS = [f"127.0.0.1:{port}"]
     with pytest.raises(FetchError) as refused:
-        mcp_server.from_url(f"http://127.0.0.1:{port}/mcp")
+        list_tools_from_url(f"http://127.0.0.1:{port}/mcp")
     assert str(refused.value) == UNREACHABLE
 
 
@@ -251,7 +251,7 @@ def test_a_closed_port_is_like_a_forbidden_one_SEC_2(settings: Any) -> None:
 def test_a_header_is_sent_and_what_the_server_repeats_of_it_is_masked_S15(settings: Any) -> None:
     repeated = json.dumps({"tools": [{"name": "a", "description": f"Uses {SECRET} of 'Bearer {SECRET}'."}]})
     with answering(settings, result(repeated)) as server:
-        found = mcp_server.from_url(server.url, {"Authorization": f"Bearer {SECRET}"})
+        found = list_tools_from_url(server.url, {"Authorization": f"Bearer {SECRET}"})
         assert {headers["Authorization"] for _, headers in server.seen} == {f"Bearer {SECRET}"}
     assert SECRET.encode() not in found.raw
     assert b"Uses *** of '***'." in found.raw

@@ -15,7 +15,7 @@ from tests.support.imports.documents import INPUTS
 from tests.support.processes import ROOT
 from tests.support.servers.mcp_servers import allow, children, free_port, listening, open_files, rows
 from tools.catalogue import servers
-from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.fetching.mcp.client import list_tools_from_command, list_tools_from_url
 from tools.imports.syncing import service as syncs
 from tools.models import Health, McpServer, Source, SourceKind, SyncState
 
@@ -94,9 +94,9 @@ def test_case_33_a_real_server_is_asked_for_the_same_by_every_way_SYN_2(
     """With the tools of a client that can do nothing, not those of one that can do more; in one way as in the other."""
     program, port = installed("everything"), free_port()
     allow(settings, tmp_path, everything=[str(program), "stdio"])
-    over_stdio = json.loads(mcp_server.from_command("everything").raw)
+    over_stdio = json.loads(list_tools_from_command("everything").raw)
     with listening(
         [str(program), "streamableHttp"], port, settings, env={**os.environ, "PORT": str(port)}
     ) as url:
-        over_http = json.loads(mcp_server.from_url(url).raw)
+        over_http = json.loads(list_tools_from_url(url).raw)
     assert over_stdio == over_http

@@ -17,7 +17,7 @@ from portal.outbound.errors import FetchError
 from portal.tenancy.models import Tenant
 from tests.support.processes import ROOT
 from tests.support.servers.mcp_servers import allow
-from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.fetching.mcp.client import list_tools_from_command, list_tools_from_url
 from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service
@@ -25,7 +25,7 @@ from tools.imports.syncing.documents import IncomingDocument
 
 # What each starts: our own Python with our own module, or a program of the installation.
 MAY_START = {
-    "tools/imports/fetching/mcp/server.py": "mcp_session, which is told an entry of MCP_COMMANDS_FILE",
+    "tools/imports/fetching/mcp/client.py": "mcp_session, which is told an entry of MCP_COMMANDS_FILE",
     "tools/imports/fetching/mcp/stdio.py": "an entry of MCP_COMMANDS_FILE",
     "tools/imports/fetching/sandbox.py": "itself, as the reader of one document",
 }
@@ -157,7 +157,7 @@ def test_s11_an_id_chooses_a_command_and_is_never_one(
     allow(settings, tmp_path, it=["touch", str(canary)])
     asked = asked.replace("CANARY", str(canary))
     with pytest.raises(FetchError, match="There is no MCP command"):
-        mcp_server.from_command(asked)
+        list_tools_from_command(asked)
     if asked:
         with pytest.raises(SystemExit):
             call_command("import_mcp", "--command", asked, "--tenant", committed.slug)
@@ -170,12 +170,12 @@ def test_s11_an_id_chooses_a_command_and_is_never_one(
 )  # fmt: skip
 def test_s11_a_url_is_never_a_command(url: str) -> None:
     with pytest.raises(FetchError, match="Give a URL that starts with http"):
-        mcp_server.from_url(url)
+        list_tools_from_url(url)
 
 
 def test_s11_the_canary_sings_when_a_command_is_allowed(settings: Any, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     allow(settings, tmp_path, it=["touch", str(canary)])
     with pytest.raises(FetchError):
-        mcp_server.from_command("it")
+        list_tools_from_command("it")
     assert canary.exists()

@@ -16,7 +16,7 @@ import pytest
 from portal.outbound.errors import FetchError
 from tests.support.servers import mcp_servers
 from tests.support.servers.mcp_servers import bad, children, names, needs_badserver, open_files, running, soon
-from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.fetching.mcp.client import list_tools_from_command
 
 FAILING = ("hang", "crash", "diemidlist", "noop", "weirdproto")
 
@@ -31,7 +31,7 @@ def test_case_25_twenty_tries_leave_no_process_no_zombie_and_no_open_file_SYN_2(
 
     def try_once(mode: str) -> bool:
         try:
-            return names(mcp_server.from_command(mode)) == []
+            return names(list_tools_from_command(mode)) == []
         except FetchError:
             return True
 
@@ -60,7 +60,7 @@ def test_case_25_a_server_that_does_not_end_is_ended_with_all_that_it_started_SY
     mcp_servers.allow(settings, tmp_path, it=_stubborn(mark))
     settings.MCP_SECONDS = 1
     with pytest.raises(FetchError, match="did not answer within 1 s"):
-        mcp_server.from_command("it")
+        list_tools_from_command("it")
     assert soon(lambda: running(mark), 1) == []
 
 
@@ -99,4 +99,4 @@ def test_s11_a_server_has_bounds_of_memory_and_files_and_an_empty_folder(
     )
     mcp_servers.allow(settings, tmp_path, it=[sys.executable, "-c", code])
     with pytest.raises(FetchError, match=r"\[\] 4000000000 1000000000 0$"):
-        mcp_server.from_command("it")
+        list_tools_from_command("it")

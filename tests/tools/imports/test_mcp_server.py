@@ -19,7 +19,7 @@ from tests.support.embeddings.pipeline import Pipeline
 from tests.support.search import ask
 from tests.support.servers import mcp_servers
 from tests.support.servers.mcp_servers import bad, names, needs_badserver, over_http
-from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.fetching.mcp.client import list_tools_from_command, list_tools_from_url
 from tools.models import Tool
 from tools.web.history.state import tool_history
 
@@ -51,10 +51,10 @@ def test_case_21_every_page_is_read_over_stdio_and_http_SYN_2(
     allow: Any, settings: Any, mode: str, expected: list[str]
 ) -> None:
     allow(server=bad(mode))
-    found = mcp_server.from_command("server")
+    found = list_tools_from_command("server")
     assert (names(found), found.warnings) == (expected, ())
     with over_http(mode, settings) as url:
-        assert names(mcp_server.from_url(url)) == expected
+        assert names(list_tools_from_url(url)) == expected
 
 
 @needs_badserver
@@ -65,9 +65,9 @@ def test_case_25_a_server_that_fails_ends_in_time_and_says_which_fault_it_was_SY
     allow(server=bad(mode))
     settings.MCP_SECONDS = 2 if mode == "hang" else 10
     with pytest.raises(FetchError, match=said):
-        mcp_server.from_command("server")
+        list_tools_from_command("server")
     with over_http(mode, settings) as url, pytest.raises(FetchError, match=said):
-        mcp_server.from_url(url)
+        list_tools_from_url(url)
 
 
 @needs_badserver
@@ -79,20 +79,20 @@ def test_case_25_the_last_words_of_a_server_that_dies_are_told_without_its_secre
         "environment": ["SHOP_KEY"],
     })  # fmt: skip
     with pytest.raises(FetchError, match="Its last words: Error: TOKEN_PLACEHOLDER is not set"):
-        mcp_server.from_command("crash")
+        list_tools_from_command("crash")
     with pytest.raises(FetchError, match="The server ended before it had answered"):
-        mcp_server.from_command("cut")
+        list_tools_from_command("cut")
     with pytest.raises(FetchError, match="needs SHOP_KEY"):
-        mcp_server.from_command("own")
+        list_tools_from_command("own")
     monkeypatch.setenv("SHOP_KEY", "hunter2-hunter2")
     with pytest.raises(FetchError, match=r"bad key \*\*\*$"):
-        mcp_server.from_command("own")
+        list_tools_from_command("own")
 
 
 @needs_badserver
 def test_case_23_chatter_on_stdout_is_a_warning_that_names_the_first_line_SYN_2(allow: Any) -> None:
     allow(server=bad("noise"))
-    found = mcp_server.from_command("server")
+    found = list_tools_from_command("server")
     assert len(names(found)) == 3
     assert found.warnings == (
         "The server wrote 8 other lines among its answers; the first: *** Welcome to Badserver 1.0 ***",
@@ -101,18 +101,18 @@ def test_case_23_chatter_on_stdout_is_a_warning_that_names_the_first_line_SYN_2(
 
 def test_only_commands_of_the_allow_list_are_started_SEC_2(allow: Any, settings: Any, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="none is allowed here"):
-        mcp_server.from_command("time")
+        list_tools_from_command("time")
     allow(time=["no-such-program"])
     with pytest.raises(FetchError, match="there is time"):
-        mcp_server.from_command("/bin/sh")
+        list_tools_from_command("/bin/sh")
     with pytest.raises(FetchError, match="cannot be started: No such file"):
-        mcp_server.from_command("time")
+        list_tools_from_command("time")
     for wrong in ("[]", "{", '{"a": {"command": "sh -c x"}}', '{"a": {"command": []}}', '{"a": {}}'):
         path = tmp_path / "wrong.json"
         path.write_text(wrong)
         settings.MCP_COMMANDS_FILE = str(path)
         with pytest.raises(FetchError, match="MCP_COMMANDS_FILE cannot be used"):
-            mcp_server.from_command("a")
+            list_tools_from_command("a")
 
 
 def test_a_server_sees_none_of_the_portals_secrets_SEC_2(allow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_server_sees_none_of_the_portals_secrets_SEC_2(allow: Any, monkeypatch
     dump = "import os, sys; sys.exit(' '.join(sorted(os.environ)))"
     allow(server=[sys.executable, "-c", dump])
     with pytest.raises(FetchError) as refused:
-        mcp_server.from_command("server")
+        list_tools_from_command("server")
     assert "PATH" in str(refused.value)
     for name in ("SECRET_KEY", "DATABASE", "REDIS"):
         assert name not in str(refused.value)
@@ -132,7 +132,7 @@ def test_a_server_sees_none_of_the_portals_secrets_SEC_2(allow: Any, monkeypatch
 )  # fmt: skip
 def test_a_forbidden_address_is_not_connected_to_SEC_2(url: str) -> None:
     with pytest.raises(FetchError) as refused:
-        mcp_server.from_url(url)
+        list_tools_from_url(url)
     assert str(refused.value) == UNREACHABLE
 
 

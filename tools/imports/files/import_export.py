@@ -20,6 +20,7 @@ from embeddings.models import Priority
 from portal.tenancy.context import tenant_context
 from tools.catalogue import embedding_text, servers, sources
 from tools.catalogue.errors import CatalogueError, Invalid
+from tools.catalogue.sources import INTERVALS
 from tools.catalogue.tools import catalogue_write, sync_embeddings
 from tools.imports.fetching import sandbox
 from tools.imports.files import export as exports
@@ -28,7 +29,6 @@ from tools.imports.files.export_format import Entry, ToolKey
 from tools.imports.formats import tool_files as jsonl
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing.apply import MANY
-from tools.imports.syncing.store import INTERVALS
 from tools.models import Endpoint, ManualOverride, McpServer, Schedule, Source, Tool
 
 CHUNK = 200

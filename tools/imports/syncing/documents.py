@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from portal.outbound.errors import FetchError
-from tools.catalogue import servers
 from tools.imports.fetching import sandbox
 from tools.imports.fetching.http import fetch_document
-from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.fetching.mcp.client import list_tools_from_url
+from tools.imports.fetching.mcp.connection import list_tools
 from tools.imports.formats.specs import ParsedDocument
 from tools.models import McpServer, Source, SourceKind
 
@@ -66,13 +66,13 @@ def read_url(url: str, *, kind: str = "", slug: str = "", seconds: float | None 
 
 def read_mcp_url(url: str, *, slug: str = "", seconds: float | None = None) -> IncomingDocument:
     """The tools of the MCP server at a URL, in at most `seconds`. Raises FetchError."""
-    found = mcp_server.from_url(url, seconds=seconds)
+    found = list_tools_from_url(url, seconds=seconds)
     return IncomingDocument(found.raw, url, slug, SourceKind.MCP, url=url, warnings=found.warnings)
 
 
 def read_server(server: McpServer, *, slug: str = "", seconds: float | None = None) -> IncomingDocument:
     """The tools of an MCP server, in at most `seconds`. Raises FetchError."""
-    found = servers.ask(server, seconds=seconds)
+    found = list_tools(server, seconds=seconds)
     return IncomingDocument(
         found.raw, server.slug, slug, SourceKind.MCP, server=server, warnings=found.warnings
     )

@@ -11,8 +11,8 @@ from django.db.models.functions import Now
 from portal.jobs import services as jobs
 from portal.jobs.errors import JobError
 from portal.tenancy.context import tenant_context, tenant_ids
+from tools.catalogue.sources import INTERVALS
 from tools.imports.syncing.jobs import SYNC
-from tools.imports.syncing.store import INTERVALS
 from tools.models import Schedule, Source
 
 log = logging.getLogger(__name__)

@@ -22,6 +22,7 @@ from django.db.models.functions import Now
 from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from tools.catalogue.errors import SyncFailed, WrongSyncState
+from tools.catalogue.sources import source_write
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 from tools.imports.syncing.apply import Progress, apply_changes, check_removals, count_removals
 from tools.imports.syncing.changes import ImportReport, Plan
@@ -36,7 +37,6 @@ from tools.imports.syncing.store import (
     record_success,
     record_sync,
     save_source,
-    source_write,
     store_document,
 )
 from tools.models import Layer, McpServer, Source, SourceKind, Sync, SyncState

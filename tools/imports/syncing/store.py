@@ -5,20 +5,16 @@ read again. Every function that writes needs `source_write` around it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import NamedTuple
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 
-from portal.tenancy.context import current_tenant
 from tools.catalogue.errors import CatalogueError, Invalid
-from tools.catalogue.tools import catalogue_write
+from tools.catalogue.sources import INTERVALS
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 from tools.imports.syncing import layers
 from tools.imports.syncing.changes import ImportReport, LayeredDocument, Plan
@@ -35,25 +31,6 @@ from tools.models import (
     SyncState,
     Tool,
 )
-
-INTERVALS = {
-    Schedule.HOURLY: timedelta(hours=1),
-    Schedule.DAILY: timedelta(days=1),
-    Schedule.WEEKLY: timedelta(weeks=1),
-}
-
-
-@contextmanager
-def source_write(slug: str, actor: str) -> Iterator[None]:
-    """One atomic write of a source. One at a time; a second one waits as long as a save would, and is then told so."""
-    with catalogue_write(actor):
-        with connection.cursor() as cursor:
-            # A thousand tools in one statement may take longer than a page's statements may.
-            cursor.execute("SET LOCAL statement_timeout = '120s'")
-            cursor.execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"source {current_tenant()} {slug}"]
-            )
-        yield
 
 
 def load_source(

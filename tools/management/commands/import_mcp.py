@@ -13,7 +13,8 @@ from portal.tenancy.commands import REFUSED
 from portal.tenancy.context import tenant_context
 from tools.catalogue import servers
 from tools.catalogue.errors import CatalogueError
-from tools.imports.fetching.mcp import server as mcp_server
+from tools.imports.fetching.mcp.client import list_tools_from_command
+from tools.imports.fetching.mcp.connection import list_tools, note_health
 from tools.imports.syncing.documents import IncomingDocument, read_mcp_url, slug_of
 from tools.management.import_command import ACTOR, Options, WholeImportCommand
 from tools.models import McpServer, SourceKind
@@ -41,7 +42,7 @@ class Command(WholeImportCommand):
             incoming.server = created or incoming.server
             self.import_incoming(tenant_id, incoming, options, confirm_removals=options["confirm_removals"])
             if created:
-                servers.note_health(created)
+                note_health(created)
 
     def _known(self, tenant_id: UUID, command_id: str) -> McpServer | None:
         if "\0" in command_id:
@@ -62,7 +63,7 @@ class Command(WholeImportCommand):
             if options["url"]:
                 return read_mcp_url(options["url"], slug=slug)
             if command_id:
-                found = servers.ask(known) if known else mcp_server.from_command(command_id)
+                found = list_tools(known) if known else list_tools_from_command(command_id)
                 return IncomingDocument(
                     found.raw, command_id, slug, SourceKind.MCP, server=known, warnings=found.warnings
                 )

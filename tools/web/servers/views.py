@@ -17,6 +17,7 @@ from portal.tenancy.models import Role
 from tools.catalogue import history, servers
 from tools.catalogue.errors import CatalogueError, Invalid
 from tools.catalogue.tools import catalogue_write
+from tools.imports.fetching.mcp.connection import check_connection
 from tools.models import Health, McpServer
 from tools.web.embeddings.state import Badge
 from tools.web.history.state import entries, last_author, settings_at
@@ -137,7 +138,7 @@ def test_server(request: PageRequest, pk: UUID) -> HttpResponse:
     """Asks the server for its tools and says what came back; no tool is stored."""
     with tenant_context(request.member.tenant_id):
         server = _find(pk)
-    report = servers.test_connection(server)
+    report = check_connection(server)
     with tenant_context(request.member.tenant_id):
         context = {**_shown(_find(pk)), "report": report}
         name = "servers/detail.html#server" if request.htmx else "servers/detail.html"

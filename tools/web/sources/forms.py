@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from portal.outbound.addresses import MAX_URL, validate_url
 from portal.outbound.errors import FetchError
 from tools.catalogue import servers, sources
-from tools.imports.fetching.mcp import server as mcp_server
+from tools.catalogue.mcp_commands import allowed_commands
 from tools.models import DOCUMENT_KINDS, McpServer, Schedule, Source, SourceKind
 from tools.models.server import SLUG_PATTERN
 from tools.web.shell.forms import LinesField, PlainTextField, PortalForm
@@ -255,6 +255,6 @@ class ServerForm(SettingsForm):
 def _allowed_commands() -> tuple[list[str], str]:
     """The ids of the allow list, and what is wrong with the list."""
     try:
-        return sorted(mcp_server.commands()), ""
+        return sorted(allowed_commands()), ""
     except FetchError as error:
         return [], str(error)

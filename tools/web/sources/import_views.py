@@ -15,8 +15,8 @@ from django_htmx.http import HttpResponseClientRedirect
 from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
-from tools.catalogue import servers
 from tools.catalogue.errors import CatalogueError
+from tools.imports.fetching.mcp.connection import TEST_SECONDS
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import (
@@ -90,7 +90,7 @@ def _plan(request: PageRequest, given: dict[str, Any]) -> Sync:
 def _test(request: PageRequest, given: dict[str, Any]) -> dict[str, Any]:
     """What is there and what a plan would hold; nothing is stored. Raises as `_plan`."""
     begun = time.monotonic()
-    incoming = _read(given, servers.TEST_SECONDS)
+    incoming = _read(given, TEST_SECONDS)
     seconds = time.monotonic() - begun
     document = parse(incoming, seconds=_rest(begun))
     with tenant_context(request.member.tenant_id):

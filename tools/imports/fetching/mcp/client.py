@@ -1,10 +1,5 @@
-"""The way to an MCP server: a streamable HTTP URL, or the id of a command that the installation allows (CAT-3, SEC-2).
-
-What a person or the database says never becomes a command: an id only chooses one of MCP_COMMANDS_FILE, which is written
-where the portal is deployed. It looks like this, and `environment` names variables of the portal's own environment:
-
-    {"time": {"command": ["uvx", "mcp-server-time"], "environment": ["TZ"]}}
-"""
+"""Lists the tools of an MCP server, which is reached by a streamable HTTP URL or started by the id of an allowed command
+(CAT-3, SEC-2; tools/catalogue/mcp_commands.py)."""
 
 from __future__ import annotations
 
@@ -23,6 +18,7 @@ from django.db import connection
 
 from portal.outbound.addresses import validate_url
 from portal.outbound.errors import UNREACHABLE, FetchError, FetchTimeout, InvalidTarget
+from tools.catalogue.mcp_commands import allowed_command
 
 # Beyond its own time the child may need some to end the server: SDK and system give it a few seconds each.
 _SECONDS_TO_END = 15
@@ -38,16 +34,18 @@ class ToolList:
     warnings: tuple[str, ...]
 
 
-def from_url(url: str, headers: Mapping[str, str] | None = None, *, seconds: float | None = None) -> ToolList:
+def list_tools_from_url(
+    url: str, headers: Mapping[str, str] | None = None, *, seconds: float | None = None
+) -> ToolList:
     """The tools of a server over streamable HTTP, which is sent these headers. `seconds` is less than MCP_SECONDS for who
     cannot wait so long. Raises FetchError."""
     validate_url(url)
     return _ask({"url": url, "headers": dict(headers or {}), "environment": {}}, seconds)
 
 
-def from_command(command_id: str, *, seconds: float | None = None) -> ToolList:
+def list_tools_from_command(command_id: str, *, seconds: float | None = None) -> ToolList:
     """The tools of a server that is started for this, over stdio. Raises FetchError."""
-    chosen = command(command_id)
+    chosen = allowed_command(command_id)
     missing = [name for name in chosen["environment"] if name not in os.environ]
     if missing:
         raise InvalidTarget(
@@ -55,37 +53,6 @@ def from_command(command_id: str, *, seconds: float | None = None) -> ToolList:
         )
     environment = {name: os.environ[name] for name in chosen["environment"]}
     return _ask({"command": chosen["command"], "headers": {}, "environment": environment}, seconds)
-
-
-def command(command_id: str) -> dict[str, list[str]]:
-    """An entry of the allow list. Raises InvalidTarget."""
-    allowed = commands()
-    if command_id not in allowed:
-        known = f"there is {', '.join(sorted(allowed))}" if allowed else "none is allowed here"
-        raise InvalidTarget(f"There is no MCP command {command_id!r}: {known} (MCP_COMMANDS_FILE).")
-    return allowed[command_id]
-
-
-def commands() -> dict[str, dict[str, list[str]]]:
-    """The allow list by id. Raises InvalidTarget for a file that is none."""
-    path = settings.MCP_COMMANDS_FILE
-    if not path:
-        return {}
-    try:
-        listed = json.loads(Path(path).read_text("utf-8"))
-        return {str(name): _entry(entry) for name, entry in listed.items()}
-    except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
-        raise InvalidTarget(f"MCP_COMMANDS_FILE cannot be used: {error}.") from None
-
-
-def _entry(entry: dict[str, Any]) -> dict[str, list[str]]:
-    command, environment = entry["command"], entry.get("environment", [])
-    for words in (command, environment):
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise TypeError("command and environment must be lists of texts")
-    if not command:
-        raise ValueError("a command is empty")
-    return {"command": command, "environment": environment}
 
 
 def _ask(way: dict[str, Any], seconds: float | None) -> ToolList:
