@@ -389,7 +389,7 @@ def test_a_source_is_deleted_with_its_tools_after_a_question_that_counts_them(
 def test_a_test_gives_up_after_ten_seconds_UI_3_4(
     operator_client: Client, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.imports.fetching.mcp.connection.TEST_SECONDS", 1.0)
+    monkeypatch.setattr("tools.web.sources.import_views.TEST_SECONDS", 1.0)
     allow(settings, tmp_path, slow=plain("{}", "import time; time.sleep(30);"))
     McpServer.objects.create(slug="slow", command_id="slow")
     answer = operator_client.post("/sources/import/", {"server": "slow", "test": "1"}, headers=HTMX)
