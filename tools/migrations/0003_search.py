@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import migrations
 
 from portal.tenancy.rls import isolate
-from tools.search.sql import statements
+from tools.search.sql import load
 
 
 # A generated column needs an immutable expression, hence the configuration's full name.
@@ -74,20 +74,20 @@ class Migration(migrations.Migration):
     dependencies = [("tools", "0002_isolation")]
 
     operations = [
-        migrations.RunSQL(statements("words.sql"), "DROP FUNCTION tools_words(text)"),
+        migrations.RunSQL(load("0003_words.sql"), "DROP FUNCTION tools_words(text)"),
         migrations.RunSQL(
             SEARCH_VECTOR, "DROP TABLE tools_posting; ALTER TABLE tools_tool DROP COLUMN search_vector"
         ),
         isolate("tools_posting", worker="SELECT"),
         migrations.RunSQL(
-            statements("postings.sql"),
+            load("0003_postings.sql"),
             "DROP FUNCTION tools_index_postings() CASCADE; DROP FUNCTION tools_posting_weights(tsvector)",
         ),
         migrations.RunSQL(
             INDEXES,
             "DROP INDEX tools_tool_facets, tools_tool_tags, tools_toolembedding_hnsw_0, tools_toolembedding_hnsw_1, tools_toolembedding_ready, tools_tool_hidden",
         ),
-        migrations.RunSQL(statements("candidates.sql"), "DROP FUNCTION tools_search_candidates"),
+        migrations.RunSQL(load("0003_candidates.sql"), "DROP FUNCTION tools_search_candidates"),
         migrations.RunSQL(ANALYZE, "DROP FUNCTION tools_analyze()"),
         migrations.RunSQL(HAND_OVER, "REVOKE ALL ON tools_tool, tools_toolembedding FROM portal_search"),
     ]

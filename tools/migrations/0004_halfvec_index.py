@@ -1,11 +1,11 @@
 """The HNSW indexes hold half-precision copies: half the pages to visit, and the search compares the candidates in full
-precision. With them the candidate function as it is now (tools/search/sql/candidates.sql)."""
+precision. With them the candidate function that uses them."""
 
 from __future__ import annotations
 
 from django.db import migrations
 
-from tools.search.sql import statements
+from tools.search.sql import load
 
 HALF = """
 DROP INDEX tools_toolembedding_hnsw_0, tools_toolembedding_hnsw_1;
@@ -29,5 +29,5 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunSQL(HALF, FULL),
-        migrations.RunSQL(statements("candidates.sql"), migrations.RunSQL.noop),
+        migrations.RunSQL(load("0004_candidates.sql"), migrations.RunSQL.noop),
     ]

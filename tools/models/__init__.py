@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tools.models.override import PARAMETER_PREFIX, ManualOverride
+from tools.models.search_index import Posting, SearchDocument
 from tools.models.server import Health, McpServer
 from tools.models.source import (
     DOCUMENT_KINDS,
@@ -37,7 +38,9 @@ __all__ = [
     "Lifecycle",
     "ManualOverride",
     "McpServer",
+    "Posting",
     "Schedule",
+    "SearchDocument",
     "Source",
     "SourceDocument",
     "SourceKind",

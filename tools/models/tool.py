@@ -139,7 +139,7 @@ class Tool(TenantModel):
     updated_by = models.CharField(max_length=200, blank=True, default="", editable=False)
 
     # What the keyword arm reads beside name and description; a generated column and a trigger go on from here
-    # (tools/search/sql/).
+    # (models/search_index.py).
     search_text = models.TextField(blank=True, default="", editable=False)
 
     objects: ClassVar[ToolManager[Tool]] = ToolManager()

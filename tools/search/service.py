@@ -27,37 +27,16 @@ from portal.tenancy.context import current_tenant, tenant_context
 from portal.tenancy.rights import Rights
 from tools.models import Source
 from tools.search import ranking
-from tools.search.query import Candidate, SearchAnswer, SearchFilters, SearchQuery
+from tools.search.query import FILTER_NAMES, Candidate, SearchAnswer, SearchFilters, SearchQuery
+from tools.search.sql import load
 
 log = logging.getLogger(__name__)
-
-# What a filter is called in the question, and the parameter of tools_search_candidates that it fills.
-_SQL_FILTERS = {
-    "namespace": "namespaces",
-    "tool_type": "tool_types",
-    "category": "categories",
-    "tags": "all_tags",
-    "source_protocol": "source_protocols",
-    "source": "source_ids",
-    "routing_domain": "routing_domains",
-    "sensitivity": "sensitivities",
-    "names": "only_names",
-    "exclude": "except_names",
-}
 
 # Nine digits tell every float32 from the next; Python's own, of the same number as a double, are twice as long to parse.
 _VECTOR_TEXT = f"[{','.join(['%.9g'] * settings.EMBEDDING_DIMENSION)}]"
 
-# What a result shows. A correlated status, not a join: before the first ANALYZE a join reads every embedding of the
-# tenant. Plain SQL, because composing this query takes the ORM longer than PostgreSQL needs to answer it.
-_TOOLS = """
-SELECT tool.id, tool.tool_id, tool.namespace, tool.name, tool.description, tool.server, tool.category, tool.tags,
-       tool.tool_type, tool.source_protocol, tool.routing_domain, tool.sensitivity, source.slug AS source__slug,
-       (SELECT embedding.status FROM tools_toolembedding AS embedding
-        WHERE embedding.tenant_id = tool.tenant_id AND embedding.entity_id = tool.id AND embedding.slot = %s) AS embedding_status
-FROM tools_tool AS tool LEFT JOIN tools_source AS source ON source.tenant_id = tool.tenant_id AND source.id = tool.source_id
-WHERE tool.tenant_id = %s AND tool.id = ANY(%s)
-"""
+_SEARCH_CANDIDATES = load("search_candidates.sql")
+_FETCH_TOOLS = load("fetch_tools.sql")
 
 
 def search(rights: Rights, query: SearchQuery) -> SearchAnswer:
@@ -143,24 +122,23 @@ def _asked(provider: EmbeddingProvider, text: str) -> Vectors:
 
 
 def _candidates(slot: Slot, vector: str | None, query: SearchQuery, rights: Rights) -> list[Candidate]:
-    arguments: dict[str, Any] = {
+    candidates_wanted = settings.SEARCH_CANDIDATES_PER_RESULT * query.top_k
+    arguments = {
         "query_vector": vector,
         "query_text": query.text,
-        "max_results": max(
-            settings.SEARCH_CANDIDATES_MIN, settings.SEARCH_CANDIDATES_PER_RESULT * query.top_k
-        ),
+        "max_results": max(settings.SEARCH_CANDIDATES_MIN, candidates_wanted),
         "fusion": settings.SEARCH_FUSION,
         "vector_slot": slot.number,
         "exact_limit": settings.SEARCH_EXACT_LIMIT,
+        "postings_budget": settings.SEARCH_POSTINGS_BUDGET,
+        "rrf_k": settings.SEARCH_RRF_K,
+        "min_similarity": settings.SEARCH_MIN_SIMILARITY,
+        "semantic_share_min": settings.SEARCH_SEMANTIC_SHARE_MIN,
+        "semantic_share_max": settings.SEARCH_SEMANTIC_SHARE_MAX,
         **_filter_arguments(_within(rights, query.filters)),
     }
-    named = ", ".join(f"{name} => %({name})s{_CASTS.get(name, '')}" for name in arguments)
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT id, score, match_type, similarity, keyword_score, semantic_rank, keyword_rank, semantic_weight"  # noqa: S608
-            f" FROM tools_search_candidates({named})",
-            arguments,
-        )
+        cursor.execute(_SEARCH_CANDIDATES, arguments)
         return [Candidate(*row) for row in cursor.fetchall()]
 
 
@@ -173,20 +151,18 @@ def _within(rights: Rights, filters: SearchFilters) -> SearchFilters:
     return replace(filters, sensitivity=allowed)
 
 
-_CASTS = {"query_vector": "::vector", "source_ids": "::uuid[]"}
-
-
-def _filter_arguments(filters: SearchFilters) -> dict[str, Any]:
-    applied: dict[str, Any] = {_SQL_FILTERS[name]: values for name, values in filters.applied().items()}
-    if "source_ids" in applied:
-        applied["source_ids"] = list(
-            Source.objects.filter(slug__in=applied["source_ids"]).values_list("pk", flat=True)
+def _filter_arguments(filters: SearchFilters) -> dict[str, list[Any] | None]:
+    """A value for every filter: None where it is not asked for. Sources are told by slug and searched by id."""
+    arguments: dict[str, list[Any] | None] = {**dict.fromkeys(FILTER_NAMES), **filters.applied()}
+    if filters.source is not None:
+        arguments["source"] = list(
+            Source.objects.filter(slug__in=filters.source).values_list("pk", flat=True)
         )
-    return applied
+    return arguments
 
 
 def _tools(slot: Slot, ids: list[UUID]) -> dict[UUID, dict[str, Any]]:
     with connection.cursor() as cursor:
-        cursor.execute(_TOOLS, [slot.number, current_tenant(), ids])
+        cursor.execute(_FETCH_TOOLS, {"slot": slot.number, "tenant_id": current_tenant(), "ids": ids})
         names = [column.name for column in cursor.description]
         return {row[0]: dict(zip(names, row, strict=True)) for row in cursor.fetchall()}
