@@ -60,7 +60,9 @@ def claim_explained(limit: int = 32, watermarks: QueueWatermarks | None = None) 
     return found, plan
 
 
-@pytest.mark.parametrize("watermarks", [None, QueueWatermarks()], ids=["whole", "front"])
+@pytest.mark.parametrize(
+    "watermarks", [None, pytest.param(QueueWatermarks(), marks=pytest.mark.slow)], ids=["whole", "front"]
+)
 def test_a_claim_of_100_000_tasks_uses_the_partial_index_and_reads_at_most_200_buffers_R8(
     pipeline: Pipeline, watermarks: QueueWatermarks | None
 ) -> None:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.support.counts import scaled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,5 +62,6 @@ def test_case_44_long_unbroken_texts_from_ever_new_threads_add_no_memory_EMB_4(
     )
 
 
+@pytest.mark.slow
 def test_case_44_a_process_that_kept_what_it_read_would_be_seen() -> None:
     assert growth(memory("kept.append(bytearray(8_000_000)) or")) > MEGABYTES

@@ -22,8 +22,12 @@ EMBEDDER = ("manage.py", "embed_worker")
 Start = Callable[..., Any]
 
 
+@pytest.mark.parametrize(
+    "kills",
+    [pytest.param((6,), id="once"), pytest.param((6, 12, 24), id="three times", marks=pytest.mark.slow)],
+)
 def test_killed_it_is_lost_and_resumed_elsewhere_it_ends_as_if_never_killed_EMB_8_R9(
-    harness: JobHarness, pipeline: Pipeline, processes: Start, settings: Any
+    harness: JobHarness, pipeline: Pipeline, processes: Start, settings: Any, kills: tuple[int, ...]
 ) -> None:
     """SIGKILL at two points of the queueing and one of the embedding; `lost` is seen by the rule alone, as nobody sweeps."""
     settings.JOB_LOST_SECONDS = 3
@@ -31,7 +35,7 @@ def test_killed_it_is_lost_and_resumed_elsewhere_it_ends_as_if_never_killed_EMB_
     harness.make("failed", *pks[:12])
     harness.make("disabled", *pks[12:24])
     pk = harness.start(batch_size=2, rate=20)
-    for queued in (6, 12, 24):
+    for queued in kills:
         runner = processes(*RUNNER)
         wait_until(
             lambda queued=queued: harness.find(pk).cursor.get("queued", 0) >= queued, f"{queued} are queued"

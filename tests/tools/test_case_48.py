@@ -129,18 +129,22 @@ def _wrong_with(tool: str, began: float, changes: Changes, api: APIClient) -> li
     return [f"{tool} was found and is answered with {opened.status_code}"]
 
 
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(1, id="short"), pytest.param(SECONDS, id="full", marks=pytest.mark.slow)]
+)
 def test_case_48_no_search_fails_and_no_result_was_gone_before_it_SYN_6(
-    changes: Changes, figure: Callable[[str], None]
+    changes: Changes, figure: Callable[[str], None], seconds: float
 ) -> None:
-    results, wrong = watched(changes, SECONDS, rounds=2)
+    results, wrong = watched(changes, seconds, rounds=2)
     assert wrong == []
     assert changes.rounds >= 2
     assert results > 0
     figure(
-        f"case 48: {results} results opened in {SECONDS:.0f} s while the source came and went {changes.rounds} times"
+        f"case 48: {results} results opened in {seconds:.0f} s while the source came and went {changes.rounds} times"
     )
 
 
+@pytest.mark.slow
 def test_case_48_a_search_that_answers_from_a_moment_ago_is_found_out(
     changes: Changes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

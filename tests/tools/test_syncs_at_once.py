@@ -291,6 +291,7 @@ def test_r16_edits_beside_syncs_and_resets_of_the_same_tools_lose_nothing_and_ne
     syncs_and_edits_lose_nothing(committed, scaled(24))
 
 
+@pytest.mark.slow
 def test_r16_that_test_notices_a_sync_that_does_not_know_of_overrides(
     committed: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
