@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
@@ -25,7 +26,8 @@ from portal.resilience import circuit_breaker
 from portal.resilience.circuit_breaker import OpenCircuit
 from portal.tenancy.models import Role
 from tools.web.jobs.state import idle_queues
-from tools.web.shell.access import PageRequest, member_page
+from tools.web.shell.access import TenantRequest, member_page
+from tools.web.shell.confirm import confirm
 from tools.web.shell.polling import poll_count, poll_seconds
 
 
@@ -59,7 +61,7 @@ class Second:
 
 @require_GET
 @member_page(Role.ADMIN)
-def models_page(request: PageRequest) -> HttpResponse:
+def models_page(request: TenantRequest) -> HttpResponse:
     """The page, or `#models` for a poll, which ends once nothing is missing."""
     kept = slots.all()
     second = _second(kept) if len(kept) > 1 else None
@@ -93,7 +95,7 @@ def _second(kept: list[Slot]) -> Second | None:
     return Second(kept[1], since[kept[1].number] < since[kept[0].number], found)
 
 
-def _superuser(request: PageRequest) -> None:
+def _superuser(request: TenantRequest) -> None:
     if not request.user.is_superuser:
         raise PermissionDenied(
             "This needs a superuser: the model is shared by all tenants of this installation."
@@ -102,7 +104,7 @@ def _superuser(request: PageRequest) -> None:
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
-def switch_model(request: PageRequest) -> HttpResponse:
+def switch_model(request: TenantRequest) -> HttpResponse:
     """Lets the named model serve, after a question. Pressing twice changes nothing more."""
     _superuser(request)
     if request.method == "POST":
@@ -126,7 +128,7 @@ def switch_model(request: PageRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
-def drop_model(request: PageRequest) -> HttpResponse:
+def drop_model(request: TenantRequest) -> HttpResponse:
     """Gives the model up that does not serve, after a question. The workers delete its vectors."""
     _superuser(request)
     if request.method == "POST":
@@ -145,7 +147,7 @@ def drop_model(request: PageRequest) -> HttpResponse:
     )
 
 
-def _carry_out(request: PageRequest, change: Callable[[str], Slot], said: str) -> HttpResponse:
+def _carry_out(request: TenantRequest, change: Callable[[str], Slot], said: str) -> HttpResponse:
     """Changes the slot of the model that the form means, and says what became of it, or why nothing did."""
     try:
         slot = change(request.POST.get("model", ""))
@@ -156,6 +158,5 @@ def _carry_out(request: PageRequest, change: Callable[[str], Slot], said: str) -
     return redirect("models")
 
 
-def _ask(request: PageRequest, *, model: str, **question: object) -> HttpResponse:
-    context = {**question, "action": request.path, "fields": {"model": model}, "cancel": reverse("models")}
-    return render(request, "shell/confirm.html#question" if request.htmx else "shell/confirm.html", context)
+def _ask(request: TenantRequest, *, model: str, **question: Any) -> HttpResponse:
+    return confirm(request, hidden=[("model", model)], cancel=reverse("models"), **question)

@@ -1,35 +1,29 @@
-"""The embedding of a tool as pages show it: the badge of a list, and the card with what happens next (EMB-5). No view."""
+"""The embedding of an entity as pages show it: the badge of a row, and the card with its state and next attempt (EMB-5).
+
+Any entity type has the same card: its model has `name`, `active` and `embeddings`, its page is the URL `<type>`, and its card
+and Refresh are `<type>-embedding` and `<type>-embedding-refresh`. No view.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
 
 from django.conf import settings
+from django.urls import reverse
 from django.utils import timezone
 
 from embeddings import slots
-from embeddings.models import EmbeddingTask, TaskStatus
+from embeddings.models import EmbeddingTask, EntityEmbedding, TaskStatus
+from embeddings.registry import EmbeddedEntity
 from portal.resilience import circuit_breaker
 from portal.resilience.circuit_breaker import OpenCircuit
-from tools.catalogue import embedding_text
-from tools.models import Tool, ToolEmbedding
-
-
-@dataclass(frozen=True, slots=True)
-class Badge:
-    """A status as icon, word and style; `hint` is a sentence about it."""
-
-    status: str
-    word: str
-    icon: str
-    hint: str
-
-    @property
-    def is_waiting(self) -> bool:
-        return self.status == "pending"
-
+from tools.catalogue.embedding_text import ENTITY as TOOL
+from tools.web.shell.badges import Badge
+from tools.web.shell.polling import poll_seconds
 
 BADGES = {
     badge.status: badge
@@ -45,38 +39,57 @@ BADGES = {
 }
 
 
-def embedding_of(tool: Tool) -> ToolEmbedding | None:
-    """The serving embedding of a tool that was loaded `with_serving_embedding`."""
-    rows: Iterable[ToolEmbedding] = tool.embeddings.all()
-    return next(iter(rows), None)
+class _Embeddings(Protocol):
+    def all(self) -> Iterable[EntityEmbedding]: ...
 
 
-def badge_of(tool: Tool) -> Badge:
-    if not tool.active:
+class Embedded(Protocol):
+    """A row of an embedded entity type."""
+
+    pk: UUID
+    name: str
+    active: bool
+
+    @property
+    def embeddings(self) -> _Embeddings: ...
+
+
+def embedding_of(row: Embedded) -> EntityEmbedding | None:
+    """The serving embedding of a row that was loaded `with_serving_embedding`."""
+    return next(iter(row.embeddings.all()), None)
+
+
+def badge_of(row: Embedded) -> Badge:
+    """The badge of a row that was loaded `with_serving_embedding`."""
+    if not row.active:
         return BADGES["inactive"]
-    row = embedding_of(tool)
-    return BADGES[row.status if row else "none"]
+    embedding = embedding_of(row)
+    return BADGES[embedding.status if embedding else "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """Everything the embedding card says. `phase` tells what a waiting one waits for: queued, running, retrying or lost."""
+    """The embedding card of one entity. `phase` says what a waiting embedding waits for: queued, running, retrying or lost."""
 
-    tool: Tool
+    entity_type: str
+    name: str
     badge: Badge
-    row: ToolEmbedding | None
+    row: EntityEmbedding | None
     task: EmbeddingTask | None
     phase: str
     max_attempts: int
+    page: str
+    url: str
+    refresh_url: str
 
     @property
     def is_refreshing(self) -> bool:
-        """A ready vector serves while a newer one is made."""
+        """Whether a ready vector serves while it is embedded again."""
         return self.badge.status == "ready" and self.phase in {"queued", "running", "retrying"}
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something will change by itself, so that asking again makes sense."""
+        """Whether the state will change without an action of the user, so that the card polls."""
         return self.badge.is_waiting or self.is_refreshing
 
     @property
@@ -93,35 +106,55 @@ class Card:
 
     @property
     def serves_old_vector(self) -> bool:
-        """There is a vector, but of an older text."""
+        """Whether there is a vector, but of an older text."""
         return self.row is not None and self.row.vector_hash is not None and not self.is_current
 
     @property
     def error(self) -> str:
-        """Why the last attempt failed, in the words of whoever failed; empty if none did."""
-        kept = self.row.error if self.row else ""
-        return (self.task.last_error if self.task else "") or kept
+        """Why the last attempt failed; empty if it did not."""
+        stored = self.row.error if self.row else ""
+        return (self.task.last_error if self.task else "") or stored
 
     @property
     def queued_at(self) -> datetime | None:
-        """When the present wish was made: until the first attempt that is also when it became due."""
+        """When the embedding was requested: until the first attempt, the task has been due since then."""
         return self.task.next_attempt_at if self.task and self.phase == "queued" else None
 
 
-def card_of(tool: Tool) -> Card:
-    """The card of a tool that was loaded `with_serving_embedding`; one query for its task."""
-    row = embedding_of(tool)
-    badge = badge_of(tool)
+def card_of(row: Embedded, entity: EmbeddedEntity = TOOL) -> Card:
+    """The card of a row that was loaded `with_serving_embedding`; one query for its task."""
+    badge = badge_of(row)
     task = EmbeddingTask.objects.filter(
-        entity_type=embedding_text.ENTITY.type, entity_id=tool.pk, model=slots.serving().model
+        entity_type=entity.type, entity_id=row.pk, model=slots.serving().model
     ).first()
-    return Card(tool, badge, row, task, _phase(badge, task), settings.EMBEDDING_MAX_ATTEMPTS)
+    return Card(
+        entity_type=entity.type,
+        name=row.name,
+        badge=badge,
+        row=embedding_of(row),
+        task=task,
+        phase=_phase(badge, task),
+        max_attempts=settings.EMBEDDING_MAX_ATTEMPTS,
+        page=reverse(entity.type, args=[row.pk]),
+        url=reverse(f"{entity.type}-embedding", args=[row.pk]),
+        refresh_url=reverse(f"{entity.type}-embedding-refresh", args=[row.pk]),
+    )
+
+
+def card_context(card: Card, polls: int = 0) -> dict[str, Any]:
+    """The context of templates/embeddings/card.html after this number of polls."""
+    return {
+        "card": card,
+        "troubles": open_passage_circuits() if card.is_waiting else [],
+        "poll_seconds": poll_seconds(polls),
+        "next_count": polls + 1,
+    }
 
 
 def open_passage_circuits() -> list[OpenCircuit]:
     """Why no vectors of tools can be made at the moment; empty while the providers are well."""
-    kept = {slot.model for slot in slots.all()}
-    return [one for one in circuit_breaker.open_circuits() if one.purpose == "passage" and one.name in kept]
+    stored = {slot.model for slot in slots.all()}
+    return [one for one in circuit_breaker.open_circuits() if one.purpose == "passage" and one.name in stored]
 
 
 def _phase(badge: Badge, task: EmbeddingTask | None) -> str:

@@ -12,7 +12,7 @@ from tools.catalogue import history
 from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
 from tools.catalogue.tools import EDITABLE_FIELDS
 from tools.models import ManualOverride, McpServer, Source, Tool
-from tools.web.overrides.views import label_of
+from tools.web.overrides.state import label_of
 from tools.web.shell.diff import Segment, as_text, word_diff
 
 PAGE = 25

@@ -9,7 +9,7 @@ from django.urls import reverse
 from portal.jobs import heartbeats, kinds
 from portal.jobs.models import Job, JobState
 from portal.jobs.progress import duration
-from tools.web.embeddings.state import Badge
+from tools.web.shell.badges import Badge
 
 BADGES = {
     JobState.QUEUED: Badge("pending", "Queued", "hourglass-split", "Waits for a worker."),
@@ -44,7 +44,7 @@ class IdleQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownJob:
+class JobRow:
     """One job of a page or a row."""
 
     job: Job

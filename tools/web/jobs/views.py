@@ -7,16 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.core.paginator import Paginator
 from django.db import connection
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
-from django_htmx.http import push_url
 
 from portal.jobs import kinds, services
-from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
+from portal.jobs.errors import AlreadyRunning, InvalidArguments
 from portal.jobs.models import Job, JobState
 from portal.jobs.progress import duration
 from portal.tenancy.context import NoTenant, current_tenant
@@ -26,10 +24,12 @@ from tools.imports.syncing.jobs import APPLY
 from tools.models import Sync
 from tools.web.embeddings.state import open_passage_circuits
 from tools.web.jobs.forms import BackfillForm
-from tools.web.jobs.state import ShownJob, all_queues, idle_queues, queues_of
-from tools.web.shell.access import PageRequest, actor, member_page
+from tools.web.jobs.state import JobRow, all_queues, idle_queues, queues_of
+from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.shell.confirm import confirm
+from tools.web.shell.errors import ErrorsAsMessages
+from tools.web.shell.lists import known_choices, list_query, list_url, page_of, render_list
 from tools.web.shell.polling import poll_count, poll_seconds
-from tools.web.tools.list import PAGE_SIZES, without_blanks
 
 _MOST_IN_THE_PILL = 20
 _SHOWN_ARGUMENTS = {
@@ -63,7 +63,7 @@ def jobs_of_header(request: HttpRequest) -> dict[str, Any]:
 
 @require_GET
 @member_page()
-def job_pill(request: PageRequest) -> HttpResponse:
+def job_pill(request: TenantRequest) -> HttpResponse:
     """The pill's menu, which asks for itself until no job is left."""
     jobs = list(services.active().running_first()[:_MOST_IN_THE_PILL])
     return render(request, "jobs/pill.html#body", {"jobs": jobs, "is_poll": True})
@@ -71,58 +71,29 @@ def job_pill(request: PageRequest) -> HttpResponse:
 
 @require_GET
 @member_page()
-def job_list(request: PageRequest) -> HttpResponse:
-    """The page, or `#results` for a filter, a page or a poll."""
-    given = without_blanks(request.GET)
-    count = poll_count(request)
-    given.pop("n", None)
-    kind_choices = [(kind.name, kind.label) for kind in kinds.all_kinds()]
-    chosen, ignored = _chosen(given, {"kind": dict(kind_choices), "state": dict(JobState.choices)})
-    by = actor(request) if given.get("mine") else ""
-    found = services.jobs(kind=chosen.get("kind", ""), state=chosen.get("state", ""), by=by).running_first()
-    size = given.get("rows", "")
-    paginator = Paginator(found, int(size) if size in map(str, PAGE_SIZES) else PAGE_SIZES[0])
-    page = paginator.get_page(given.get("page"))
-    rows = [ShownJob(job) for job in page]
-    here = f"{reverse('job-list')}?{given.urlencode()}" if given else reverse("job-list")
+def job_list(request: TenantRequest) -> HttpResponse:
+    """The list, or its `#results` for a filter, a page or a poll."""
+    query = list_query(request)
+    polls = poll_count(request)
+    choices = {"kind": {kind.name: kind.label for kind in kinds.all_kinds()}, "state": dict(JobState.choices)}
+    known, ignored = known_choices(query, choices)
+    by = actor(request) if query.get("mine") else ""
+    found = services.jobs(kind=known.get("kind", ""), state=known.get("state", ""), by=by).running_first()
+    page = page_of(found, query)
+    rows = [JobRow(job) for job in page]
+    words = [choices[name][value] for name, value in known.items()]
     context = {
-        "given": given,
         "ignored": ignored,
-        "filtered": ", ".join(
-            [*(word for _, word in _words(chosen, kind_choices)), *(["only mine"] if by else [])]
-        ),
-        "page": page,
-        "page_size": paginator.per_page,
-        "page_sizes": PAGE_SIZES,
+        "filtered": ", ".join([*words, "only mine"] if by else words),
         "rows": rows,
         "has_active": any(row.job.is_active for row in rows),
         "idle_queues": idle_queues(all_queues()),
-        "kind_choices": kind_choices,
-        "state_choices": JobState.choices,
-        "poll_url": f"{here}{'&' if given else '?'}n={count + 1}",
-        "poll_seconds": poll_seconds(count),
+        "kind_choices": choices["kind"].items(),
+        "state_choices": choices["state"].items(),
+        "poll_url": list_url(request.path, query, n=str(polls + 1), page=query.get("page")),
+        "poll_seconds": poll_seconds(polls),
     }
-    if not request.htmx:
-        return render(request, "jobs/list.html", context)
-    answer = render(request, "jobs/list.html#results", context)
-    return answer if count else push_url(answer, here)
-
-
-def _chosen(given: QueryDict, known: dict[str, dict[str, str]]) -> tuple[dict[str, str], list[str]]:
-    """The filters that mean something, and those of an old link that do not."""
-    chosen, ignored = {}, []
-    for name, values in known.items():
-        value = given.get(name, "")
-        if value in values:
-            chosen[name] = value
-        elif value:
-            ignored.append(f"{name} “{value}”")
-    return chosen, ignored
-
-
-def _words(chosen: dict[str, str], kind_choices: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    labels = {**dict(kind_choices), **dict(JobState.choices)}
-    return [(name, str(labels[value])) for name, value in chosen.items()]
+    return render_list(request, "jobs/list.html", query, page, context)
 
 
 def _find(pk: UUID) -> Job:
@@ -134,13 +105,13 @@ def _find(pk: UUID) -> Job:
 
 @require_GET
 @member_page()
-def job_page(request: PageRequest, pk: UUID) -> HttpResponse:
+def job_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     """One job: `#job` asks again by itself while the job is not over."""
     return _render(request, _find(pk))
 
 
-def _render(request: PageRequest, job: Job) -> HttpResponse:
-    shown = ShownJob(job)
+def _render(request: TenantRequest, job: Job) -> HttpResponse:
+    shown = JobRow(job)
     count = poll_count(request)
     context = {
         "job": job,
@@ -170,7 +141,7 @@ def _as_words(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _spoken(request: PageRequest, shown: ShownJob) -> str:
+def _spoken(request: TenantRequest, shown: JobRow) -> str:
     """What a screen reader hears of this poll: a quarter that was passed, or the end."""
     if not shown.job.is_active:
         return f"{shown.job.title}: {shown.badge.word.lower()}."
@@ -182,7 +153,7 @@ def _spoken(request: PageRequest, shown: ShownJob) -> str:
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.OPERATOR)
-def new_job(request: PageRequest) -> HttpResponse:
+def new_job(request: TenantRequest) -> HttpResponse:
     """The form of a backfill; its two buttons count (nothing is stored) or start."""
     if request.method == "GET":
         given = {name: request.GET[name] for name in ("statuses", "source") if request.GET.get(name)}
@@ -214,45 +185,43 @@ def new_job(request: PageRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.OPERATOR)
-def cancel_job(request: PageRequest, pk: UUID) -> HttpResponse:
+def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Stops a job after the batch in hand, after a question."""
-    job = _find(pk)
     if request.method == "POST":
         return _act(request, pk, services.cancel, "The job stops after the batch in hand.")
-    question = {
-        "title": "Cancel this job?",
-        "quote": job.title,
-        "effect": _CANCELLED.get(
+    job = _find(pk)
+    return confirm(
+        request,
+        title="Cancel this job?",
+        quote=job.title,
+        effect=_CANCELLED.get(
             job.kind,
             "The batch in hand is finished, and what was done stays done. Resume goes on from there.",
         ),
-        "action": request.path,
-        "button": "Cancel the job",
-        "keep": "Let it run",
-        "dangerous": True,
-        "cancel": reverse("job", args=[pk]),
-    }
-    return render(request, "shell/confirm.html#question" if request.htmx else "shell/confirm.html", question)
+        button="Cancel the job",
+        keep="Let it run",
+        dangerous=True,
+        cancel=reverse("job", args=[pk]),
+    )
 
 
 @require_POST
 @member_page(Role.OPERATOR)
-def resume_job(request: PageRequest, pk: UUID) -> HttpResponse:
+def resume_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Goes on where a cancelled, lost or failed job stopped."""
     return _act(request, pk, services.resume, "The job goes on where it stopped.")
 
 
 @require_POST
 @member_page(Role.OPERATOR)
-def retry_job(request: PageRequest, pk: UUID) -> HttpResponse:
+def retry_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Takes up what failed, and nothing else."""
     return _act(request, pk, services.retry_failed, "What failed is tried again.")
 
 
-def _act(request: PageRequest, pk: UUID, change: Callable[[UUID], Job], said: str) -> HttpResponse:
-    try:
+def _act(request: TenantRequest, pk: UUID, change: Callable[[UUID], Job], done: str) -> HttpResponse:
+    """Changes the job and says that it is `done`, or why it was refused."""
+    with ErrorsAsMessages(request):
         change(_find(pk).pk)
-        messages.success(request, said)
-    except JobError as error:
-        messages.error(request, str(error))
+        messages.success(request, done)
     return _render(request, _find(pk)) if request.htmx else redirect("job", pk=pk)

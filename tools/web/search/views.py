@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET
 from tools.search.query import Hit, SearchAnswer, SearchQuery
 from tools.search.service import search
 from tools.web.embeddings.state import BADGES
-from tools.web.shell.access import PageRequest, member_page, rights_of
+from tools.web.shell.access import TenantRequest, member_page, rights_of
 
 SIZES = (5, 10, 20, 50)
 EXAMPLES = (
@@ -34,7 +34,7 @@ MATCHES = {
 
 
 @dataclass(frozen=True, slots=True)
-class ShownHit:
+class HitRow:
     """A hit with what its row draws: the score in percent of the best, the words for its match type, its badge."""
 
     hit: Hit
@@ -45,7 +45,7 @@ class ShownHit:
 
 @require_GET
 @member_page()
-def search_page(request: PageRequest) -> HttpResponse:
+def search_page(request: TenantRequest) -> HttpResponse:
     """The form, and below it the answer to `?q=`; `#answer` for htmx."""
     text = " ".join(request.GET.get("q", "").replace("\x00", " ").split())
     size = request.GET.get("top_k", "")
@@ -59,7 +59,7 @@ def search_page(request: PageRequest) -> HttpResponse:
         answer = search(rights_of(request), SearchQuery(text=text, top_k=top_k))
         context |= {
             "answer": answer,
-            "hits": _shown(answer),
+            "hits": _hit_rows(answer),
             "reasons": [REASONS.get(one, one) for one in answer.degraded],
         }
     return render(
@@ -70,10 +70,10 @@ def search_page(request: PageRequest) -> HttpResponse:
     )
 
 
-def _shown(answer: SearchAnswer) -> list[ShownHit]:
+def _hit_rows(answer: SearchAnswer) -> list[HitRow]:
     best = max((hit.score for hit in answer.hits), default=0.0)
     return [
-        ShownHit(
+        HitRow(
             hit=hit,
             percent=round(100 * hit.score / best) if best > 0 else 0,
             match=MATCHES.get(hit.match_type, (hit.match_type, "search")),

@@ -19,11 +19,13 @@ from tools.catalogue.errors import CatalogueError, Invalid
 from tools.catalogue.tools import catalogue_write
 from tools.imports.fetching.mcp.connection import check_connection
 from tools.models import Health, McpServer
-from tools.web.embeddings.state import Badge
 from tools.web.history.state import entries, last_author, settings_at
-from tools.web.shell.access import PageRequest, actor, member_page
+from tools.web.servers.forms import ServerForm
+from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.shell.badges import Badge
+from tools.web.shell.confirm import confirm
 from tools.web.shell.conflict import merge
-from tools.web.sources.forms import ServerForm
+from tools.web.shell.errors import ErrorsAsMessages
 
 _MOST_SETTINGS = 10
 HEALTH = {
@@ -49,14 +51,14 @@ def _find(pk: UUID) -> Any:
 
 @require_GET
 @member_page()
-def server_list(request: PageRequest) -> HttpResponse:
+def server_list(request: TenantRequest) -> HttpResponse:
     rows = [(server, HEALTH[Health(server.health)]) for server in _servers()]
     return render(request, "servers/list.html", {"rows": rows})
 
 
 @require_GET
 @member_page()
-def server_page(request: PageRequest, pk: UUID) -> HttpResponse:
+def server_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     return render(request, "servers/detail.html", _shown(_find(pk)))
 
 
@@ -71,7 +73,7 @@ def _shown(server: Any) -> dict[str, Any]:
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
-def new_server(request: PageRequest) -> HttpResponse:
+def new_server(request: TenantRequest) -> HttpResponse:
     form = ServerForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
@@ -86,7 +88,7 @@ def new_server(request: PageRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
-def edit_server(request: PageRequest, pk: UUID) -> HttpResponse:
+def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     """422 comes back with the reasons, 409 with what somebody else has set meanwhile; what was typed is kept."""
     server = _find(pk)
     if request.method == "GET":
@@ -112,7 +114,7 @@ def edit_server(request: PageRequest, pk: UUID) -> HttpResponse:
     return render(request, "servers/edit.html", {"form": form, "server": server}, status=422)
 
 
-def _conflict(request: PageRequest, server: Any, form: ServerForm) -> HttpResponse:
+def _conflict(request: TenantRequest, server: Any, form: ServerForm) -> HttpResponse:
     seen = settings_at(server, str(form.cleaned_data["seen"]), servers.EDITABLE_FIELDS)
     merged = merge(ServerForm.values_of(server), seen or None, form)
     context = {
@@ -134,7 +136,7 @@ def _refuse(form: ServerForm, error: CatalogueError) -> None:
 
 @require_POST
 @member_page(Role.OPERATOR, calls_external=True)
-def test_server(request: PageRequest, pk: UUID) -> HttpResponse:
+def test_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Asks the server for its tools and says what came back; no tool is stored."""
     with tenant_context(request.member.tenant_id):
         server = _find(pk)
@@ -147,23 +149,20 @@ def test_server(request: PageRequest, pk: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
-def delete_server(request: PageRequest, pk: UUID) -> HttpResponse:
+def delete_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Deletes a server that no source is read from, after a question."""
     server = _find(pk)
-    if request.method == "POST":
-        try:
-            servers.delete_server(pk=pk, actor=actor(request))
-        except CatalogueError as error:
-            messages.error(request, str(error))
-            return redirect("server", pk=pk)
+    if request.method != "POST":
+        return confirm(
+            request,
+            title=f"Delete the server {server.slug}?",
+            effect="Only how it is reached is forgotten; its history stays.",
+            button="Delete server",
+            dangerous=True,
+            cancel=reverse("server", args=[pk]),
+        )
+    with ErrorsAsMessages(request):
+        servers.delete_server(pk=pk, actor=actor(request))
         messages.success(request, f"The server {server.slug} was deleted.")
         return redirect("server-list")
-    question = {
-        "title": f"Delete the server {server.slug}?",
-        "effect": "Only how it is reached is forgotten; its history stays.",
-        "action": request.path,
-        "button": "Delete server",
-        "dangerous": True,
-        "cancel": reverse("server", args=[pk]),
-    }
-    return render(request, "shell/confirm.html#question" if request.htmx else "shell/confirm.html", question)
+    return redirect("server", pk=pk)

@@ -1,10 +1,10 @@
-"""Who may open a page: signed in, member of a tenant, of the needed role. Also what every page's answer has in common."""
+"""Access to pages: `member_page` requires a sign-in, a tenant and a role, and sets the headers of every page's answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Protocol, cast
+from typing import Concatenate, ParamSpec, Protocol, cast
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
@@ -23,61 +23,63 @@ from portal.tenancy.rights import Rights
 from tools.web.shell.errors import busy
 
 
-class PageRequest(HttpRequest):
-    """A request that has passed `member_page`."""
+class HtmxHttpRequest(HttpRequest):
+    """A request that has passed HtmxMiddleware."""
+
+    htmx: HtmxDetails
+
+
+class TenantRequest(HtmxHttpRequest):
+    """A request of a member of a tenant: what the views behind `member_page` get."""
 
     member: Member
     memberships: list[Member]
     user: User | AnonymousUser
-    htmx: HtmxDetails
 
 
-class PageView(Protocol):
-    def __call__(self, request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse: ...
+P = ParamSpec("P")
+TenantView = Callable[Concatenate[TenantRequest, P], HttpResponse]
+View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
-View = Callable[..., HttpResponse]
+class _Decorator(Protocol):
+    def __call__(self, view: TenantView[P], /) -> View[P]: ...
 
 
 PAGE_SECONDS = 45.0
-"""What a page that asks somebody else or parses a document may take for both; comparing and storing need the rest of the
-minute that its worker has (portal/gunicorn.py)."""
+"""Seconds that a page may spend on calling an external server and on parsing a document together. Comparing and storing take
+the rest of the minute after which its worker is killed (portal/gunicorn.py)."""
 
 
-def member_page(role: str = Role.VIEWER, *, calls_external: bool = False) -> Callable[[PageView], View]:
-    """Opens the view to members of at least `role`. Anonymous visitors go to the login, members of nothing get a 403.
+def member_page(role: str = Role.VIEWER, *, calls_external: bool = False) -> _Decorator:
+    """Opens the view to members of at least `role`. Anonymous visitors go to the login, users without a tenant get a 403.
 
     A view that `calls_external` runs in no transaction, and opens a tenant_context where it needs the database.
     """
 
-    def decorate(view: PageView) -> View:
-        asking = in_bulkhead(view) if calls_external else view
+    def decorate(view: TenantView[P]) -> View[P]:
+        post = in_bulkhead(view) if calls_external else view
 
         @wraps(view)
-        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            answer = _answer(
-                asking if request.method == "POST" else view,
-                cast(PageRequest, request),
-                role,
-                *args,
-                **kwargs,
-            )
+        def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+            chosen = post if request.method == "POST" else view
+            answer = _answer(chosen, cast(TenantRequest, request), role, *args, **kwargs)
             patch_vary_headers(answer, ["HX-Request"])
             # Pages show a tenant's data: neither a proxy nor the browser's cache may keep them past the sign-out.
             patch_cache_control(answer, private=True, no_store=True)
             return answer
 
-        guarded.calls_external = calls_external  # type: ignore[attr-defined]
+        vars(guarded)["calls_external"] = calls_external  # TenantMiddleware reads it
         return guarded
 
     return decorate
 
 
-def in_bulkhead(view: PageView) -> PageView:
+def in_bulkhead(view: TenantView[P]) -> TenantView[P]:
     """Runs the view while it holds a place in the bulkhead, and answers 503 where there is none."""
 
     @wraps(view)
-    def holding_a_place(request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def holding_a_place(request: TenantRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         try:
             with bulkhead():
                 return view(request, *args, **kwargs)
@@ -87,42 +89,44 @@ def in_bulkhead(view: PageView) -> PageView:
     return holding_a_place
 
 
-def _answer(view: PageView, request: PageRequest, role: str, *args: Any, **kwargs: Any) -> HttpResponse:
+def _answer(
+    view: TenantView[P], request: TenantRequest, role: str, *args: P.args, **kwargs: P.kwargs
+) -> HttpResponse:
     if request.user.is_anonymous:
         return to_login(request)
     if not request.memberships:
         return render(request, "shell/no_tenant.html", status=403)
     if not request.member.may(role):
         raise PermissionDenied(
-            f"This needs the role {Role(role)}; you are {request.member.role} in {request.member.name}."
+            f"This requires the role {Role(role)}; you are {request.member.role} in {request.member.name}."
         )
     try:
         return view(request, *args, **kwargs)
     except ObjectDoesNotExist:
         # A second press of Delete waits for the first one, and then there is nothing left.
-        raise Http404("It is no longer here. Somebody has deleted it meanwhile.") from None
+        raise Http404("This no longer exists: somebody has deleted it.") from None
 
 
-def to_login(request: PageRequest) -> HttpResponse:
-    """To the login and back again; a fragment's request moves the whole page there."""
+def to_login(request: TenantRequest) -> HttpResponse:
+    """Redirects to the login and back again; a request for a fragment moves the whole page there."""
     if not request.htmx:
         return redirect_to_login(request.get_full_path())
     login = redirect_to_login(request.htmx.current_url_abs_path or "/")
     return HttpResponseClientRedirect(login.url)
 
 
-def rights_of(request: PageRequest) -> Rights:
+def rights_of(request: TenantRequest) -> Rights:
     """What the member of the request may see and do."""
     return Rights.of_member(request.member, request.user.get_username())
 
 
-def actor(request: PageRequest) -> str:
-    """The author that the history names."""
+def actor(request: TenantRequest) -> str:
+    """The user name that the history records as the author."""
     return request.user.get_username()
 
 
 def next_url(request: HttpRequest, default: str) -> str:
-    """Where a form asks to go afterwards, if that is a page of ours."""
+    """The address in the field `next` if it is a page of this portal, else `default`."""
     wanted = request.POST.get("next") or request.GET.get("next") or ""
     allowed = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     return wanted if allowed else default

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.catalogue import history
-from tools.models import Tool
 from tools.web.shell.diff import Segment, as_text, word_diff
-from tools.web.shell.forms import PortalForm, ToolForm, parameter_field
+from tools.web.shell.forms import PortalForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +32,6 @@ class Merge:
     differing: list[FieldConflict] = field(default_factory=list)
     taken_over: list[FieldConflict] = field(default_factory=list)
     gone: dict[str, str] = field(default_factory=dict)
-
-
-def seen_version(tool: Tool, version: int) -> Mapping[str, Any] | None:
-    """The form's values as they were at `version`, from the history; None if it does not reach back that far."""
-    events = history.events(Tool).filter(pgh_obj_id=tool.pk, version=version)
-    event = events.order_by("-pgh_id").values().first()
-    return ToolForm.initial_from(event) if event else None
-
-
-def merge_tool(current: Tool, seen: Mapping[str, Any] | None, form: ToolForm) -> Merge:
-    """As `merge`, with what was written of parameters that are gone."""
-    merged = merge(ToolForm.initial_of(current), seen, form)
-    merged.gone.update(
-        {
-            name: text
-            for name, text in form.gone.items()
-            if text.strip() and (seen is None or seen.get(parameter_field(name)) != text)
-        }
-    )
-    return merged
 
 
 def merge(now: Mapping[str, Any], seen: Mapping[str, Any] | None, form: PortalForm) -> Merge:

@@ -1,38 +1,58 @@
-"""What goes wrong, as a page in the portal's shell, or as one alert where htmx asked for a fragment.
+"""Errors as pages in the portal's shell, as one alert where htmx asked for a fragment, or as messages of the next page.
 
-The request's transaction is rolled back by then, so nothing here may ask the database.
+The request's transaction is rolled back before an error page is rendered, so an error page must not query the database.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from types import TracebackType
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from portal.http.request_ids import request_id
+from portal.jobs.errors import InvalidArguments, JobError
+from tools.catalogue.errors import CatalogueError
 
 log = logging.getLogger(__name__)
 
 
 def _page(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
-    context: dict[str, Any] = {
-        "status": status,
-        "title": title,
-        "text": text,
-        "request_id": request_id(request),
-    }
-    fragment = getattr(request, "htmx", False)
-    answer = render(
-        request, "shell/error.html#alert" if fragment else "shell/error.html", context, status=status
-    )
-    answer["X-Request-ID"] = context["request_id"]
+    number = request_id(request)
+    context = {"status": status, "title": title, "text": text, "request_id": number}
+    template = "shell/error.html#alert" if getattr(request, "htmx", False) else "shell/error.html"
+    answer = render(request, template, context, status=status)
+    answer["X-Request-ID"] = number
     return answer
 
 
-def _said(exception: Exception | None, otherwise: str) -> str:
-    """Our own sentence for the visitor; Django's own exceptions say things that only developers understand."""
+class ErrorsAsMessages:
+    """A block in which a refusal of a service (CatalogueError, JobError) becomes an error message, after `prefix`. Where the
+    block ends with a return, the code below it runs after a refusal only."""
+
+    def __init__(self, request: HttpRequest, prefix: str = "") -> None:
+        self._request, self._prefix = request, prefix
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if isinstance(error, InvalidArguments):
+            text = " ".join(sentence for sentences in error.errors.values() for sentence in sentences)
+        elif isinstance(error, CatalogueError | JobError):
+            text = str(error)
+        else:
+            return False
+        messages.error(self._request, f"{self._prefix}{text}")
+        return True
+
+
+def _own_sentence(exception: Exception | None, otherwise: str) -> str:
+    """The exception's text if it is a sentence of ours. Django's own exceptions have texts for developers only."""
     text = str(exception.args[0]) if exception is not None and exception.args else ""
     return text if text.endswith(".") and not text.startswith("{") else otherwise
 
@@ -48,11 +68,11 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Htt
 
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    return _page(request, 403, "Not allowed", _said(exception, "Your role does not allow this."))
+    return _page(request, 403, "Not allowed", _own_sentence(exception, "Your role does not allow this."))
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    return _page(request, 404, "Not found", _said(exception, "There is no page at this address."))
+    return _page(request, 404, "Not found", _own_sentence(exception, "There is no page at this address."))
 
 
 def busy(request: HttpRequest, text: str) -> HttpResponse:

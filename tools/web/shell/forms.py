@@ -4,24 +4,16 @@ tools/catalogue/tools.py, whose refusals come back into the form by `add_refusal
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
-from urllib.parse import quote, unquote
 from uuid import UUID
 
 from django import forms
-from django.http import QueryDict
+from django.http import HttpRequest
 
 from portal.jobs.errors import InvalidArguments
-from portal.tenancy.models import Sensitivity
 from tools.catalogue.errors import Invalid
-from tools.catalogue.parameter_descriptions import parameter_descriptions
-from tools.models import PARAMETER_PREFIX, Lifecycle, Tool, ToolType, Visibility
 from tools.models.server import SLUG_PATTERN
-from tools.models.tool import TOOL_ID_LENGTH
-
-# A form of a thousand fields would be refused (DATA_UPLOAD_MAX_NUMBER_FIELDS), and read by nobody.
-MOST_PARAMETERS = 300
 
 
 def chosen_ids(texts: Iterable[str]) -> list[UUID]:
@@ -35,6 +27,12 @@ def chosen_ids(texts: Iterable[str]) -> list[UUID]:
     return found
 
 
+def posted_version(request: HttpRequest) -> int:
+    """The version of the row that the author of a form saw; 0, which no row has, if the form does not say."""
+    version = request.POST.get("version", "")
+    return int(version) if version.isascii() and version.isdigit() else 0
+
+
 class PlainTextField(forms.CharField):
     """Text kept to the letter, with the line ends of documents: a browser's CRLF must not look like an edit."""
 
@@ -44,10 +42,10 @@ class PlainTextField(forms.CharField):
         super().__init__(strip=False, required=False, **kwargs)
 
     def to_python(self, value: Any) -> Any:
-        return super().to_python(_lf(value)) if value else ""
+        return super().to_python(unix_lines(value)) if value else ""
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        return _lf(initial or "") != _lf(data or "")
+        return unix_lines(initial or "") != unix_lines(data or "")
 
 
 class LineField(forms.CharField):
@@ -63,7 +61,7 @@ class LinesField(forms.CharField):
     widget = forms.Textarea
 
     def to_python(self, value: Any) -> Any:
-        lines = value if isinstance(value, list) else _lf(value or "").split("\n")
+        lines = value if isinstance(value, list) else unix_lines(value or "").split("\n")
         return [line.strip() for line in lines if line.strip()]
 
     def validate(self, value: Any) -> None:
@@ -80,8 +78,17 @@ class LinesField(forms.CharField):
         return bool(self.to_python(initial) != self.to_python(data))
 
 
-def _lf(text: str) -> str:
+def unix_lines(text: str) -> str:
+    """The text with LF as its only line end."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+class SlugField(forms.RegexField):
+    """A lower-case name, as namespaces, sources and servers have."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(SLUG_PATTERN, max_length=100, **kwargs)
+        self.error_messages["invalid"] = "Use lower-case letters, digits, dots, dashes and underscores."
 
 
 class JsonField(forms.JSONField):
@@ -127,122 +134,10 @@ class PortalForm(forms.Form):
                     yield "", "", str(sentence)
 
 
-class ToolForm(PortalForm):
-    """What a person may set on every tool. `version` is the one that they saw.
+class SettingsForm(PortalForm):
+    """Settings of a row. `seen` is the number of its newest event when its author opened the form."""
 
-    Made with the input schema of a tool (`parameters`), it has a field for the description of each parameter; of what was
-    posted, `gone` holds the texts whose parameter that schema does not have.
-    """
-
-    version = forms.IntegerField(widget=forms.HiddenInput, required=False)
-    name = LineField(max_length=200)
-    description = PlainTextField(
-        widget=forms.Textarea(attrs={"rows": 8}),
-        help_text="What the tool does and when to use it, in the words people ask with. Markdown is shown as such.",
-    )
-    tags = LinesField(required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="One a line.")
-    use_cases = LinesField(
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 4}),
-        help_text="Questions this tool answers, one a line. They are embedded with it.",
-    )
-    category = LineField(max_length=100, required=False)
-    subcategory = LineField(max_length=100, required=False)
-    routing_domain = LineField(max_length=100, required=False, label="Domain")
-    semantic_namespace = LineField(max_length=100, required=False)
-    tech_stack = LinesField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="One a line.")
-    target_personas = LinesField(
-        required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Who it is for, one a line."
-    )
-    tool_type = forms.ChoiceField(choices=ToolType.choices, label="Type")
-    lifecycle = forms.ChoiceField(choices=Lifecycle.choices)
-    sensitivity = forms.ChoiceField(choices=Sensitivity.choices)
-    visibility = forms.ChoiceField(choices=Visibility.choices)
-    owner = LineField(max_length=200, required=False)
-    annotations = JsonField(
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "font-monospace"}),
-        help_text="What the tool does to the world, as a JSON object: readOnlyHint, destructiveHint, idempotentHint, openWorldHint.",
-    )
-    semantic_weight = forms.FloatField(
-        initial=1.0,
-        min_value=0.1,
-        max_value=3.0,
-        widget=forms.NumberInput(attrs={"step": "0.1"}),
-        help_text="Multiplies the search score: 1 is neutral, from 0.1 to 3.",
-    )
-    core = forms.BooleanField(required=False, help_text="A core tool is always offered to an agent.")
-    active = forms.BooleanField(required=False, help_text="An inactive tool is not offered to agents.")
-
-    def __init__(
-        self, data: QueryDict | None = None, *, parameters: Mapping[str, Any] | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(data, **kwargs)
-        posted = {name: str(text) for name, text in (data or {}).items() if name.startswith(PARAMETER_PREFIX)}
-        for parameter in list(parameter_descriptions(parameters or {}))[:MOST_PARAMETERS]:
-            field = parameter_field(parameter)
-            # What a form did not have when it was opened was not emptied in it.
-            if data is None or field in posted:
-                self.fields[field] = PlainTextField(
-                    label=parameter, widget=forms.Textarea(attrs={"rows": 2, "class": "form-control"})
-                )
-        self.gone = {
-            unquote(field.removeprefix(PARAMETER_PREFIX).replace("=", "%")): _lf(text)
-            for field, text in sorted(posted.items())
-            if field not in self.fields
-        }
-
-    @classmethod
-    def initial_of(cls, tool: Tool) -> dict[str, Any]:
-        """The form's values for the tool as it is."""
-        return cls.initial_from({name: getattr(tool, name) for name in {*cls.base_fields, "parameters"}})
-
-    @classmethod
-    def initial_from(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The form's values for a tool with these fields, `parameters` among them."""
-        texts = parameter_descriptions(values["parameters"])
-        return {
-            **{name: values[name] for name in cls.base_fields},
-            **{parameter_field(name): text for name, text in texts.items()},
-        }
+    seen = forms.IntegerField(widget=forms.HiddenInput, required=False)
 
     def changes(self) -> dict[str, Any]:
-        """Only what was really changed: an untouched imported text must not become an override."""
-        changed = {name: self.cleaned_data[name] for name in self.changed_data if name != "version"}
-        texts = {
-            str(self.fields[name].label): changed.pop(name)
-            for name in list(changed)
-            if name.startswith(PARAMETER_PREFIX)
-        }
-        return {**changed, "parameter_descriptions": texts} if texts else changed
-
-    def parameter_fields(self) -> list[forms.BoundField]:
-        """The descriptions of the parameters."""
-        return [self[name] for name in self.fields if name.startswith(PARAMETER_PREFIX)]
-
-
-def parameter_field(parameter: str) -> str:
-    """The name of the field for a parameter's description: what no id of an element may hold is written as =20."""
-    return f"{PARAMETER_PREFIX}{quote(parameter, safe='').replace('%', '=')}"
-
-
-class NewToolForm(ToolForm):
-    """A tool written by hand."""
-
-    version = None  # type: ignore[assignment]
-    tool_id = forms.RegexField(
-        r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        max_length=TOOL_ID_LENGTH,
-        label="Tool ID",
-        help_text="How agents call it. Letters, digits, dots, dashes and underscores; it cannot be changed later.",
-        error_messages={
-            "invalid": "Use letters, digits, dots, dashes and underscores, starting with a letter or digit."
-        },
-    )
-    namespace = forms.RegexField(
-        SLUG_PATTERN,
-        max_length=100,
-        initial="public",
-        error_messages={"invalid": "Use lower-case letters, digits, dots, dashes and underscores."},
-    )
-    field_order = ("name", "tool_id", "namespace")
+        return {name: self.cleaned_data[name] for name in self.changed_data if name != "seen"}

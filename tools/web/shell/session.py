@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST
 
 from portal.tenancy.middleware import SESSION_KEY
 from portal.tenancy.models import Role
-from tools.web.shell.access import PageRequest, member_page, next_url
+from tools.web.shell.access import TenantRequest, member_page, next_url
 
 THEMES = ("system", "light", "dark")
 _YEAR = 365 * 86_400
@@ -38,7 +38,7 @@ def set_theme(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 @member_page(Role.VIEWER)
-def switch_tenant(request: PageRequest) -> HttpResponse:
+def switch_tenant(request: TenantRequest) -> HttpResponse:
     """Works in another of one's own tenants from now on. The page one came from may not exist there, so: the list."""
     wanted = request.POST.get("tenant", "")
     if wanted in {str(one.tenant_id) for one in request.memberships}:

@@ -1,5 +1,4 @@
-"""Forms of sources and servers. What is allowed, such as which address, is decided by the services, whose refusals come back
-into the form by `add_refusals`."""
+"""Forms of sources. The services decide which addresses are allowed; their refusals come back by `add_refusals`."""
 
 from __future__ import annotations
 
@@ -11,16 +10,12 @@ from django.core.exceptions import ValidationError
 
 from portal.outbound.addresses import MAX_URL, validate_url
 from portal.outbound.errors import FetchError
-from tools.catalogue import servers, sources
-from tools.catalogue.mcp_commands import allowed_commands
+from tools.catalogue import sources
 from tools.models import DOCUMENT_KINDS, McpServer, Schedule, Source, SourceKind
-from tools.models.server import SLUG_PATTERN
-from tools.web.shell.forms import LinesField, PlainTextField, PortalForm
-
-_SLUG_ERRORS = {"invalid": "Use lower-case letters, digits, dots, dashes and underscores."}
+from tools.web.shell.forms import PlainTextField, PortalForm, SettingsForm, SlugField
 
 
-def _may_be_asked(url: str) -> None:
+def _validate_url(url: str) -> None:
     try:
         validate_url(url)
     except FetchError as refused:
@@ -43,7 +38,7 @@ class ImportForm(PortalForm):
     url = forms.CharField(
         required=False,
         label="URL of a document",
-        validators=[_may_be_asked],
+        validators=[_validate_url],
         widget=forms.URLInput(attrs={"placeholder": "https://…/openapi.json"}),
         help_text="A public address; redirects are not followed.",
     )
@@ -63,7 +58,7 @@ class ImportForm(PortalForm):
     server_url = forms.CharField(
         required=False,
         label="URL of an MCP server",
-        validators=[_may_be_asked],
+        validators=[_validate_url],
         widget=forms.URLInput(attrs={"placeholder": "https://…/mcp"}),
         help_text="One that needs no headers, over streamable HTTP.",
     )
@@ -73,13 +68,10 @@ class ImportForm(PortalForm):
         label="Kind",
         help_text="Only needed where a document could be of two kinds.",
     )
-    source = forms.RegexField(
-        SLUG_PATTERN,
+    source = SlugField(
         required=False,
-        max_length=100,
         label="Source name",
         help_text="The source that this belongs to, and the namespace of its tools. If empty, it is called after the file, URL or server.",
-        error_messages=_SLUG_ERRORS,
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -103,15 +95,6 @@ class ImportForm(PortalForm):
         if cleaned.get("text") and not cleaned.get("source"):
             self.add_error("source", "A pasted document has no file name: say what its source is called.")
         return cleaned
-
-
-class SettingsForm(PortalForm):
-    """Settings of a row. `seen` is the number of its newest event when its author opened the form."""
-
-    seen = forms.IntegerField(widget=forms.HiddenInput, required=False)
-
-    def changes(self) -> dict[str, Any]:
-        return {name: self.cleaned_data[name] for name in self.changed_data if name != "seen"}
 
 
 class SourceForm(SettingsForm):
@@ -173,88 +156,3 @@ class SourceForm(SettingsForm):
     @staticmethod
     def values_of(source: Source) -> dict[str, Any]:
         return {name: getattr(source, name) for name in sources.SETTINGS}
-
-
-class HeadersField(LinesField):
-    """Headers by name, each with the environment variable that holds its value, one a line: `Header-Name = VARIABLE`."""
-
-    def to_python(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return value
-        headers: dict[str, str] = {}
-        for line in super().to_python(value):
-            name, equals, variable = (part.strip() for part in line.partition("="))
-            if not (name and equals and variable):
-                raise forms.ValidationError(f"Write “{line}” as: Header-Name = ENVIRONMENT_VARIABLE_NAME.")
-            headers[name] = variable
-        return headers
-
-    def prepare_value(self, value: Any) -> Any:
-        return (
-            "\n".join(f"{name} = {variable}" for name, variable in value.items())
-            if isinstance(value, dict)
-            else value
-        )
-
-
-class ServerForm(SettingsForm):
-    """How an MCP server is reached: by a URL, or as a command that the deployment allows."""
-
-    slug = forms.RegexField(
-        SLUG_PATTERN,
-        max_length=100,
-        label="Name",
-        help_text="Short and lower-case.",
-        error_messages=_SLUG_ERRORS,
-    )
-    title = forms.CharField(max_length=300, required=False)
-    url = forms.CharField(
-        required=False,
-        label="URL",
-        max_length=MAX_URL,
-        widget=forms.URLInput(attrs={"placeholder": "https://…/mcp"}),
-        help_text="Of a server over streamable HTTP: a public address; redirects are not followed.",
-    )
-    command_id = forms.ChoiceField(
-        required=False,
-        label="Or a command",
-        help_text="One of those that the deployment allows (MCP_COMMANDS_FILE). No other command can be run from here.",
-    )
-    headers = HeadersField(
-        required=False,
-        label="Headers",
-        widget=forms.Textarea(
-            attrs={
-                "rows": 3,
-                "class": "font-monospace",
-                "spellcheck": "false",
-            }
-        ),
-    )
-
-    def __init__(self, data: Any = None, *, server: Any = None, shown: dict[str, Any] | None = None) -> None:
-        """`shown`: values to be shown instead of those of now."""
-        current = {**self.values_of(server), "seen": server.newest_event} if server else {}
-        super().__init__(data, initial={**current, **(shown or {})})
-        example = f"Authorization = {settings.MCP_SECRET_PREFIX}BILLING"
-        self.fields["headers"].widget.attrs["placeholder"] = example
-        self.fields["headers"].help_text = (
-            "One a line: Header-Name = ENVIRONMENT_VARIABLE_NAME. Names only, never a secret: the value is read from the "
-            f"portal's environment when the server is asked. The variable's name begins with {settings.MCP_SECRET_PREFIX}."
-        )
-        allowed, self.commands_error = _allowed_commands()
-        if server and server.command_id and server.command_id not in allowed:
-            allowed = [server.command_id, *allowed]
-        self.fields["command_id"].choices = [("", "None"), *((one, one) for one in allowed)]  # type: ignore[attr-defined]
-
-    @staticmethod
-    def values_of(server: McpServer) -> dict[str, Any]:
-        return {name: getattr(server, name) for name in servers.EDITABLE_FIELDS}
-
-
-def _allowed_commands() -> tuple[list[str], str]:
-    """The ids of the allow list, and what is wrong with the list."""
-    try:
-        return sorted(allowed_commands()), ""
-    except FetchError as error:
-        return [], str(error)

@@ -28,13 +28,13 @@ from tools.imports.syncing.documents import (
     read_url,
 )
 from tools.models import Source, SourceKind, Sync
-from tools.web.shell.access import PAGE_SECONDS, PageRequest, actor, member_page
+from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, member_page
 from tools.web.sources.forms import ImportForm
 
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.OPERATOR, calls_external=True)
-def import_page(request: PageRequest) -> HttpResponse:
+def import_page(request: TenantRequest) -> HttpResponse:
     """The form and its two buttons. htmx swaps `#report` and so keeps a chosen file."""
     with tenant_context(request.member.tenant_id):
         if request.method == "GET":
@@ -78,7 +78,7 @@ def _rest(begun: float) -> float:
     return max(5.0, begun + PAGE_SECONDS - time.monotonic())
 
 
-def _plan(request: PageRequest, given: dict[str, Any]) -> Sync:
+def _plan(request: TenantRequest, given: dict[str, Any]) -> Sync:
     """Raises DocumentRefused, FetchError, CatalogueError."""
     begun = time.monotonic()
     incoming = _read(given, REQUEST_SECONDS)
@@ -87,7 +87,7 @@ def _plan(request: PageRequest, given: dict[str, Any]) -> Sync:
     )
 
 
-def _test(request: PageRequest, given: dict[str, Any]) -> dict[str, Any]:
+def _test(request: TenantRequest, given: dict[str, Any]) -> dict[str, Any]:
     """What is there and what a plan would hold; nothing is stored. Raises as `_plan`."""
     begun = time.monotonic()
     incoming = _read(given, TEST_SECONDS)

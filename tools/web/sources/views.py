@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
-from django.http import Http404, HttpResponse, QueryDict
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
-from django_htmx.http import push_url, replace_url
 
-from portal.jobs import services as jobs
-from portal.jobs.errors import AlreadyRunning, JobError
 from portal.tenancy.models import Role
 from tools.catalogue import history, sources
 from tools.catalogue.errors import CatalogueError, Invalid
@@ -24,16 +22,22 @@ from tools.catalogue.tools import catalogue_write
 from tools.imports.syncing.jobs import SYNC
 from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.history.state import entries, last_author, settings_at
-from tools.web.shell.access import PageRequest, actor, member_page
+from tools.web.jobs.start import start_job
+from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.shell.confirm import confirm
 from tools.web.shell.conflict import merge
+from tools.web.shell.errors import ErrorsAsMessages
+from tools.web.shell.lists import PAGE_SIZES, known_choices, list_query, page_of, render_list
 from tools.web.sources.forms import SourceForm
 from tools.web.syncs.state import STATES
-from tools.web.tools.list import PAGE_SIZES, without_blanks
 from tools.web.tools.state import visible_tools
 
 _MOST_GONE = 50
 _MOST_SETTINGS = 10
-_STATES = {"failing": "Failing", "planned": "A plan waits", "scheduled": "Scheduled"}
+_CHOICES = {
+    "kind": {str(kind.value): str(kind.label) for kind in SourceKind},
+    "state": {"failing": "Failing", "planned": "A plan waits", "scheduled": "Scheduled"},
+}
 
 
 def _sources() -> QuerySet[Any]:
@@ -62,7 +66,7 @@ def _find(pk: UUID) -> Any:
     return source
 
 
-def _shown_syncs(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
+def _with_counts(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
     """The counts of their reports without what was left out and warned of, which may be long."""
     counts = ("added", "changed", "moved", "removed", "conflicts")
     found: QuerySet[Sync] = syncs.defer("summary").annotate(
@@ -73,83 +77,65 @@ def _shown_syncs(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
 
 @require_GET
 @member_page()
-def source_list(request: PageRequest) -> HttpResponse:
-    """The page, or `#results` for a filter or a page of it."""
-    given = without_blanks(request.GET)
-    size = given.get("rows", "")
-    paginator = Paginator(
-        _filtered(given).order_by("slug"), int(size) if size in map(str, PAGE_SIZES) else PAGE_SIZES[0]
-    )
-    page = paginator.get_page(given.get("page"))
-    last = {
-        one.pk: one
-        for one in _shown_syncs(Sync.objects.filter(pk__in=[row.last_sync for row in page if row.last_sync]))
-    }
+def source_list(request: TenantRequest) -> HttpResponse:
+    """The list, or its `#results`."""
+    query = list_query(request)
+    known, ignored = known_choices(query, _CHOICES)
+    page = page_of(_filtered(query.get("q", "").replace("\0", ""), known).order_by("slug"), query)
+    last = Sync.objects.filter(pk__in=[row.last_sync for row in page if row.last_sync])
+    syncs = {sync.pk: sync for sync in _with_counts(last)}
     rows = [
         (source, sync, STATES[SyncState(sync.state)] if sync else None)
         for source in page
-        for sync in [last.get(source.last_sync)]
+        for sync in [syncs.get(source.last_sync)]
     ]
+    text = [f"“{query['q']}”"] if query.get("q") else []
     context = {
-        "given": given,
-        "filtered": [word for name in ("q", "kind", "state") if (word := _word(name, given.get(name, "")))],
-        "page": page,
-        "page_size": paginator.per_page,
-        "page_sizes": PAGE_SIZES,
+        "ignored": ignored,
+        "filtered": [*text, *(_CHOICES[name][value] for name, value in known.items())],
         "rows": rows,
-        "kind_choices": SourceKind.choices,
-        "state_choices": list(_STATES.items()),
+        "kind_choices": _CHOICES["kind"].items(),
+        "state_choices": _CHOICES["state"].items(),
     }
-    if not request.htmx:
-        return render(request, "sources/list.html", context)
-    here = f"{request.path}?{given.urlencode()}" if given else request.path
-    answer = render(request, "sources/list.html#results", context)
-    return (replace_url if request.htmx.trigger == "q" else push_url)(answer, here)
+    return render_list(request, "sources/list.html", query, page, context)
 
 
-def _filtered(given: QueryDict) -> QuerySet[Any]:
+def _filtered(text: str, known: Mapping[str, str]) -> QuerySet[Any]:
     found = _sources()
-    if text := given.get("q", "").replace("\0", ""):
+    if text:
         found = found.filter(
             Q(slug__icontains=text)
             | Q(title__icontains=text)
             | Q(document_title__icontains=text)
             | Q(url__icontains=text)
         )
-    if given.get("kind") in SourceKind.values:
-        found = found.filter(kind=given["kind"])
-    state = given.get("state")
-    if state == "failing":
-        return found.filter(failures__gt=0)
-    if state == "planned":
-        return found.filter(waiting_sync__isnull=False)
-    return found.exclude(schedule="") if state == "scheduled" else found
-
-
-def _word(name: str, value: str) -> str:
-    """A filter in force, in words; one that means nothing is not in force."""
-    if name == "q":
-        return f"“{value}”" if value else ""
-    words: dict[str, Any] = dict(SourceKind.choices) if name == "kind" else _STATES
-    return str(words.get(value, ""))
+    if "kind" in known:
+        found = found.filter(kind=known["kind"])
+    match known.get("state"):
+        case "failing":
+            return found.filter(failures__gt=0)
+        case "planned":
+            return found.filter(waiting_sync__isnull=False)
+        case "scheduled":
+            return found.exclude(schedule="")
+    return found
 
 
 @require_GET
 @member_page()
-def source_page(request: PageRequest, pk: UUID) -> HttpResponse:
+def source_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     """One source; `?page=` is of its syncs."""
     return _render(request, _find(pk))
 
 
 def _render(
-    request: PageRequest, source: Any, form: SourceForm | None = None, *, status: int = 200, **more: Any
+    request: TenantRequest, source: Any, form: SourceForm | None = None, *, status: int = 200, **more: Any
 ) -> HttpResponse:
-    given = without_blanks(request.GET)
+    given = list_query(request)
     overrides = _overridden(source)
     restored = settings_at(source, given.get("restore", ""), sources.SETTINGS)
     gone = visible_tools(request).filter(source=source, endpoint__active=False).select_related("endpoint")
-    paginator = Paginator(_shown_syncs(source.syncs.all()), PAGE_SIZES[0])
-    page = paginator.get_page(given.get("page"))
+    page = Paginator(_with_counts(source.syncs.all()), PAGE_SIZES[0]).get_page(given.get("page"))
     context = {
         "source": source,
         "form": form or SourceForm(source=source, overrides=overrides, shown=restored),
@@ -173,7 +159,7 @@ def _render(
 
 @require_POST
 @member_page(Role.OPERATOR)
-def save_settings(request: PageRequest, pk: UUID) -> HttpResponse:
+def save_settings(request: TenantRequest, pk: UUID) -> HttpResponse:
     """422 comes back with the reasons, 409 with what somebody else has set meanwhile; what was typed is kept."""
     source = _find(pk)
     form = SourceForm(request.POST, source=source, overrides=_overridden(source))
@@ -204,7 +190,7 @@ def _overridden(source: Source) -> int:
     return count
 
 
-def _conflict(request: PageRequest, source: Any, form: SourceForm) -> HttpResponse:
+def _conflict(request: TenantRequest, source: Any, form: SourceForm) -> HttpResponse:
     seen = settings_at(source, str(form.cleaned_data["seen"]), sources.SETTINGS)
     merged = merge(SourceForm.values_of(source), seen or None, form)
     # Unbound, so that the fields show the merged values and what its author has seen is what is stored now.
@@ -215,7 +201,7 @@ def _conflict(request: PageRequest, source: Any, form: SourceForm) -> HttpRespon
 
 @require_POST
 @member_page(Role.OPERATOR)
-def sync_source(request: PageRequest, pk: UUID) -> HttpResponse:
+def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Starts the job that reads a source anew and makes a plan of what changed."""
     source = _find(pk)
     if not source.is_readable:
@@ -224,20 +210,18 @@ def sync_source(request: PageRequest, pk: UUID) -> HttpResponse:
             "This source has no address to be read anew from. Import a newer document, or set its URL.",
         )
         return redirect("source", pk=pk)
-    try:
-        job = jobs.start(SYNC, {"source": source.slug}, by=actor(request))
-    except AlreadyRunning as error:
-        messages.info(request, "This source is being read already.")
-        return redirect("job", pk=error.job.pk)
-    except JobError as error:
-        messages.error(request, str(error))
-        return redirect("source", pk=pk)
-    return redirect("job", pk=job.pk)
+    return start_job(
+        request,
+        SYNC,
+        {"source": source.slug},
+        running="This source is being read already.",
+        back=reverse("source", args=[pk]),
+    )
 
 
 @require_GET
 @member_page(Role.OPERATOR)
-def download_document(request: PageRequest, pk: UUID, document: UUID) -> HttpResponse:
+def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpResponse:
     """The document as it was read, to the byte. It is a stranger's, so it is never shown, only saved."""
     found = SourceDocument.objects.filter(pk=document, source_id=pk).first()
     if found is None:
@@ -255,25 +239,22 @@ def download_document(request: PageRequest, pk: UUID, document: UUID) -> HttpRes
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
-def delete_source(request: PageRequest, pk: UUID) -> HttpResponse:
+def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Deletes a source with everything that came from it, after a question that counts it."""
     source = _find(pk)
-    if request.method == "POST":
-        try:
-            count = sources.delete_source(pk=source.pk, actor=actor(request))
-        except CatalogueError as error:
-            messages.error(request, str(error))
-            return redirect("source", pk=pk)
+    tools = source.active_tools + source.inactive_tools
+    if request.method != "POST":
+        return confirm(
+            request,
+            title=f"Delete the source {source.slug}?",
+            effect=f"This removes its {tools} tools with their edits and vectors, its endpoints, its documents and its syncs. "
+            "It cannot be undone; a new import brings the tools back, but not the edits.",
+            button=f"Delete source and {tools} tools",
+            dangerous=True,
+            cancel=reverse("source", args=[pk]),
+        )
+    with ErrorsAsMessages(request):
+        count = sources.delete_source(pk=source.pk, actor=actor(request))
         messages.success(request, f"The source {source.slug} was deleted with {count} tools.")
         return redirect("source-list")
-    tools = source.active_tools + source.inactive_tools
-    question = {
-        "title": f"Delete the source {source.slug}?",
-        "effect": f"This removes its {tools} tools with their edits and vectors, its endpoints, its documents and its syncs. "
-        "It cannot be undone; a new import brings the tools back, but not the edits.",
-        "action": request.path,
-        "button": f"Delete source and {tools} tools",
-        "dangerous": True,
-        "cancel": reverse("source", args=[pk]),
-    }
-    return render(request, "shell/confirm.html#question" if request.htmx else "shell/confirm.html", question)
+    return redirect("source", pk=pk)

@@ -7,8 +7,8 @@ from typing import Any
 
 from tools.imports.syncing.differences import SCHEMAS
 from tools.models import Action, SyncChange, SyncState, Tool
-from tools.web.embeddings.state import Badge
-from tools.web.overrides.views import label_of
+from tools.web.overrides.state import label_of
+from tools.web.shell.badges import Badge
 from tools.web.shell.diff import Segment, as_text, word_diff
 
 STATES = {
@@ -33,7 +33,7 @@ ACTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ShownField:
+class FieldRow:
     """One field's difference: of a text by words, of a schema in `lines`. `override` is "conflict" where an operator's value
     stays and the source's moves on under it, and "reset" where it is overwritten."""
 
@@ -44,7 +44,7 @@ class ShownField:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownChange:
+class ChangeRow:
     """One row of the plan."""
 
     change: SyncChange
@@ -56,9 +56,9 @@ class ShownChange:
         return ACTIONS[Action(self.change.action)]
 
     @property
-    def fields(self) -> list[ShownField]:
+    def fields(self) -> list[FieldRow]:
         """But for the key, which stands in the row's head."""
-        return [_shown_field(**one) for one in self.change.fields if one["field"] != "key"]
+        return [_field_row(**one) for one in self.change.fields if one["field"] != "key"]
 
     @property
     def overwrites(self) -> bool:
@@ -70,18 +70,18 @@ class ShownChange:
         return [label_of(name) for name in self.change.kept]
 
 
-def _shown_field(field: str, before: Any, after: Any, override: str) -> ShownField:
+def _field_row(field: str, before: Any, after: Any, override: str) -> FieldRow:
     lines = after if field in SCHEMAS else []
     diff = [] if field in SCHEMAS else word_diff(as_text(before), as_text(after))
     label = label_of(field)
-    return ShownField(label[:1].upper() + label[1:], diff, lines, override)
+    return FieldRow(label[:1].upper() + label[1:], diff, lines, override)
 
 
-def shown_changes(changes: list[SyncChange], has: Any) -> list[ShownChange]:
+def change_rows(changes: list[SyncChange], has: Any) -> list[ChangeRow]:
     """`has` says of a change whether it is ticked."""
     known = set(
         Tool.objects.filter(pk__in=[one.tool_uuid for one in changes if one.tool_uuid]).values_list(
             "pk", flat=True
         )
     )
-    return [ShownChange(change, has(change), change.tool_uuid in known) for change in changes]
+    return [ChangeRow(change, has(change), change.tool_uuid in known) for change in changes]

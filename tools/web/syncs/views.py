@@ -7,16 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.core.paginator import Paginator
+from django.core.paginator import Page
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
-from django_htmx.http import HttpResponseClientRedirect, push_url
+from django_htmx.http import HttpResponseClientRedirect
 
-from portal.jobs import services as jobs
-from portal.jobs.errors import AlreadyRunning, JobError
 from portal.jobs.models import Job
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
@@ -26,13 +24,16 @@ from tools.imports.syncing import service as syncs
 from tools.imports.syncing.apply import are_too_many
 from tools.imports.syncing.documents import IncomingDocument
 from tools.imports.syncing.jobs import APPLY
-from tools.models import Action, Layer, SourceDocument, SourceKind, Sync, SyncChange, SyncState
-from tools.web.jobs.state import ShownJob
-from tools.web.shell.access import PAGE_SECONDS, PageRequest, actor, member_page
+from tools.models import Action, Layer, Source, SourceDocument, SourceKind, Sync, SyncChange, SyncState
+from tools.web.jobs.start import start_job
+from tools.web.jobs.state import JobRow
+from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, member_page
+from tools.web.shell.confirm import confirm
+from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.forms import chosen_ids
+from tools.web.shell.lists import PAGE_SIZES, list_query, page_of, render_list
 from tools.web.syncs.choice import Choice, Ticked
-from tools.web.syncs.state import ACTIONS, STATES, shown_changes
-from tools.web.tools.list import PAGE_SIZES, without_blanks
+from tools.web.syncs.state import ACTIONS, STATES, change_rows
 
 CONFLICTS, LEFT_OUT, WARNINGS = "conflicts", "left_out", "warnings"
 
@@ -55,45 +56,36 @@ def find_sync(pk: UUID, sync: UUID) -> Sync:
 
 @require_GET
 @member_page(Role.OPERATOR)
-def sync_page(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
+def sync_page(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """The plan, or `#results` for a tab or a page; of a sync that is over, what it did. It tells of private tools too."""
     found = find_sync(pk, sync)
-    given = without_blanks(request.GET)
+    query = list_query(request)
     choice = Choice(found, request.session)
     counts = choice.counts()
     tabs = _tabs(found, counts)
-    chosen = given.get("show", "")
-    tab = next((one for one in tabs if one.name == chosen), tabs[0])
-    rows: Any = _changes(found, tab.name) if tab.name not in (LEFT_OUT, WARNINGS) else found.summary[tab.name]
-    size = given.get("rows", "")
-    paginator = Paginator(rows, int(size) if size in map(str, PAGE_SIZES) else PAGE_SIZES[0])
-    page = paginator.get_page(given.get("page"))
+    tab = next((one for one in tabs if one.name == query.get("show", "")), tabs[0])
+    is_list_of_changes = tab.name not in (LEFT_OUT, WARNINGS)
+    page: Page[Any] = page_of(
+        _changes(found, tab.name) if is_list_of_changes else found.summary[tab.name], query
+    )
     job = _job(found)
-    is_open = found.state == SyncState.PLANNED and not (job and job.is_active)
     context = {
         "sync": found,
         "source": found.source,
         "badge": STATES[SyncState(found.state)],
         "document": found.document_id
         and SourceDocument.objects.defer("content").filter(pk=found.document_id).first(),
-        "given": given,
         "tabs": tabs,
         "tab": tab,
-        "page": page,
-        "page_size": paginator.per_page,
-        "page_sizes": PAGE_SIZES,
-        "rows": shown_changes(list(page), choice.has) if tab.name not in (LEFT_OUT, WARNINGS) else list(page),
-        "is_open": is_open,
-        "job": ShownJob(job) if job else None,
+        "rows": change_rows(list(page), choice.has) if is_list_of_changes else list(page),
+        "is_open": found.state == SyncState.PLANNED and not (job and job.is_active),
+        "job": JobRow(job) if job else None,
         "newer": _newer(found) if found.state == SyncState.PLANNED else None,
         "overwritten": _overwritten(found.changes.all()),
         **_removals(found, counts[Action.REMOVE].total),
         **_ticked(counts),
     }
-    if not request.htmx:
-        return render(request, "syncs/plan.html", context)
-    here = f"{request.path}?{given.urlencode()}" if given else request.path
-    return push_url(render(request, "syncs/plan.html#results", context), here)
+    return render_list(request, "syncs/plan.html", query, page, context)
 
 
 def _tabs(sync: Sync, counts: dict[str, Ticked]) -> list[Tab]:
@@ -146,7 +138,7 @@ def _newer(sync: Sync) -> Sync | None:
 
 @require_POST
 @member_page(Role.OPERATOR)
-def choose(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
+def choose(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Keeps the ticks of the page that was shown, or those of a whole tab; htmx gets `#apply-bar` with the new count."""
     found = find_sync(pk, sync)
     choice = Choice(found, request.session)
@@ -190,7 +182,7 @@ def _ids(texts: list[str]) -> set[UUID]:
 
 @require_POST
 @member_page(Role.OPERATOR)
-def apply_sync(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
+def apply_sync(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Asks, with all that would happen counted, then starts the job that does it."""
     found = find_sync(pk, sync)
     if found.state != SyncState.PLANNED:
@@ -202,50 +194,68 @@ def apply_sync(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
     choice = Choice(found, request.session)
     _keep_ticks(request.POST, choice, found)
     choice.save()
-    question = _question(found, choice)
-    is_agreed = request.POST.get("choice") == question["choice"]
-    if (
-        not is_agreed
-        or (question["needs_consent"] and "confirm_removals" not in request.POST)
-        or not question["ticked"]
-    ):
-        question["problem"] = _problem(request.POST, question, is_agreed=is_agreed)
-        name = "syncs/apply.html#question" if request.htmx else "syncs/apply.html"
-        return render(request, name, question, status=422 if question["problem"] else 200)
+    counts = choice.counts()
+    ticked = _ticked(counts)
+    removals = _removals(found, counts[Action.REMOVE].ticked)
+    is_confirmed = "confirm_removals" in request.POST
+    is_agreed = request.POST.get("choice") == choice.mark()
+    if not is_agreed or not ticked["ticked"] or (removals["needs_consent"] and not is_confirmed):
+        problem = _problem(request.POST, ticked["ticked"], is_agreed=is_agreed)
+        return _ask_to_apply(request, found, choice, problem=problem, **removals, **ticked)
+    is_everything = ticked["ticked"] == ticked["total"]
     arguments = {
         "sync": str(found.pk),
         "changes": None
-        if question["ticked"] == question["total"]
-        else [str(one) for one in choice.ticked().values_list("pk", flat=True)],
-        "confirm_removals": "confirm_removals" in request.POST,
+        if is_everything
+        else [str(pk) for pk in choice.ticked().values_list("pk", flat=True)],
+        "confirm_removals": is_confirmed,
     }
-    try:
-        job = jobs.start(APPLY, arguments, by=actor(request))
-    except AlreadyRunning as error:
-        messages.info(request, "This sync is being applied already.")
-        return redirect("job", pk=error.job.pk)
-    except JobError as error:
-        messages.error(request, str(error))
-        return redirect("sync", pk=pk, sync=sync)
-    choice.forget()
-    return redirect("job", pk=job.pk)
+    return start_job(
+        request,
+        APPLY,
+        arguments,
+        running="This sync is being applied already.",
+        back=reverse("sync", args=[pk, sync]),
+        started=choice.forget,
+    )
 
 
-def _question(sync: Sync, choice: Choice) -> dict[str, Any]:
-    counts = choice.counts()
-    return {
-        "sync": sync,
-        "source": sync.source,
-        "counts": [(ACTIONS[Action(action)], count) for action, count in counts.items() if count.ticked],
-        "conflicts": choice.ticked().filter(conflict=True).count(),
-        "overwritten": _overwritten(choice.ticked()),
-        **_removals(sync, counts[Action.REMOVE].ticked),
-        "choice": choice.mark(),
-        **_ticked(counts),
-    }
+def _ask_to_apply(
+    request: TenantRequest,
+    sync: Sync,
+    choice: Choice,
+    *,
+    problem: str,
+    ticked: int,
+    total: int,
+    **removals: int,
+) -> HttpResponse:
+    plural = "s" if total != 1 else ""
+    return confirm(
+        request,
+        title=f"Apply {ticked:,} of {total:,} change{plural} to {sync.source.slug}?",
+        problem=problem,
+        details="syncs/apply.html",
+        counts=[
+            (ACTIONS[Action(action)], count) for action, count in choice.counts().items() if count.ticked
+        ],
+        conflicts=choice.ticked().filter(conflict=True).count(),
+        overwritten=_overwritten(choice.ticked()),
+        ticked=ticked,
+        total=total,
+        removed=removals["removed"],
+        active=removals["active"],
+        needs_consent=removals["needs_consent"],
+        hidden=[("choice", choice.mark())],
+        button=f"Apply {ticked:,} change{'s' if ticked != 1 else ''}" if ticked else "",
+        dangerous=bool(removals["needs_consent"]),
+        keep="Back to the plan",
+        cancel=reverse("sync", args=[sync.source_id, sync.pk]),
+        status=422 if problem else 200,
+    )
 
 
-def _removals(sync: Sync, removed: int) -> dict[str, Any]:
+def _removals(sync: Sync, removed: int) -> dict[str, int]:
     """How many of the source's tools would vanish, and whether that is too many to go without a person's consent."""
     active = sync.source.endpoints.filter(active=True).count()
     return {
@@ -255,9 +265,9 @@ def _removals(sync: Sync, removed: int) -> dict[str, Any]:
     }
 
 
-def _problem(posted: QueryDict, question: dict[str, Any], *, is_agreed: bool) -> str:
+def _problem(posted: QueryDict, ticked: int, *, is_agreed: bool) -> str:
     """What is wrong with the answer to the question; nothing where it has only just been asked."""
-    if not question["ticked"]:
+    if not ticked:
         return "Nothing is ticked, so there is nothing to apply."
     if not posted.get("choice"):
         return ""
@@ -270,38 +280,35 @@ def _problem(posted: QueryDict, question: dict[str, Any], *, is_agreed: bool) ->
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.OPERATOR)
-def discard(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
+def discard(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Ends a plan without applying it, after a question."""
     found = find_sync(pk, sync)
-    if request.method == "POST":
-        try:
-            syncs.discard_sync(sync_id=found.pk, actor=actor(request))
-        except CatalogueError as error:
-            messages.error(request, str(error))
-            return redirect("sync", pk=pk, sync=sync)
+    if request.method != "POST":
+        return confirm(
+            request,
+            title="Discard this plan?",
+            effect="None of its changes is made. "
+            + (
+                "The source was new with it and goes too."
+                if syncs.is_all_of_source(found)
+                else "The source stays as it is, and the plan stays in its history."
+            ),
+            button="Discard the plan",
+            keep="Keep it",
+            cancel=reverse("sync", args=[pk, sync]),
+        )
+    with ErrorsAsMessages(request):
+        syncs.discard_sync(sync_id=found.pk, actor=actor(request))
         Choice(found, request.session).forget()
         messages.success(request, "The plan was discarded; nothing was changed.")
-        is_left = type(found.source).objects.filter(pk=pk).exists()
+        is_left = Source.objects.filter(pk=pk).exists()
         return redirect("source", pk=pk) if is_left else redirect("source-list")
-    question = {
-        "title": "Discard this plan?",
-        "effect": "None of its changes is made. "
-        + (
-            "The source was new with it and goes too."
-            if syncs.is_all_of_source(found)
-            else "The source stays as it is, and the plan stays in its history."
-        ),
-        "action": request.path,
-        "button": "Discard the plan",
-        "keep": "Keep it",
-        "cancel": reverse("sync", args=[pk, sync]),
-    }
-    return render(request, "shell/confirm.html#question" if request.htmx else "shell/confirm.html", question)
+    return redirect("sync", pk=pk, sync=sync)
 
 
 @require_POST
 @member_page(Role.OPERATOR, calls_external=True)
-def plan_again(request: PageRequest, pk: UUID, sync: UUID) -> HttpResponse:
+def plan_again(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Compares the stored document of a sync with the catalogue of today: where it was uploaded, or to go back to it."""
     with tenant_context(request.member.tenant_id):
         found = find_sync(pk, sync)

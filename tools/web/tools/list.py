@@ -1,4 +1,4 @@
-"""The list of tools: one queryset and one filter form for the page, its fragment and its pages; the URL is the state."""
+"""The list of tools, filtered by the same FilterSet as the API."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import django_filters
-from django.core.paginator import Page, Paginator
 from django.db.models import Count, Exists, OuterRef, QuerySet
 from django.http import HttpResponse, QueryDict
-from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_GET
-from django_htmx.http import push_url, replace_url
 
 from embeddings.models import EmbeddingStatus
 from tools.catalogue.filters import ToolFilter
 from tools.models import ManualOverride, Source, Tool, ToolQuerySet
-from tools.web.embeddings.state import BADGES, Badge, badge_of
-from tools.web.shell.access import PageRequest, member_page
+from tools.web.embeddings.state import BADGES, badge_of
+from tools.web.shell.access import TenantRequest, member_page
+from tools.web.shell.badges import Badge
+from tools.web.shell.lists import list_query, list_url, page_of, render_list
 from tools.web.shell.polling import poll_seconds
 from tools.web.tools.state import listed_tools
 
-PAGE_SIZES = (25, 50, 100)
-
 
 class ToolPageFilter(ToolFilter):
-    """The API's filters, and the inactive tools that only people see."""
+    """The filters of the API, and one by state: only pages show inactive tools."""
 
     active = django_filters.ChoiceFilter(
         choices=[("no", "Inactive"), ("all", "All")],
@@ -46,7 +44,7 @@ class ToolPageFilter(ToolFilter):
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A choice of embedding status with how many tools it would show; `url` chooses it or lets it go."""
+    """A filter by embedding status with the number of tools that it would show; `url` sets or clears it."""
 
     badge: Badge
     count: int
@@ -56,7 +54,7 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class ActiveFilter:
-    """A filter in force, in words, and the URL without it."""
+    """An active filter in words, and the URL without it."""
 
     label: str
     value: str
@@ -65,92 +63,64 @@ class ActiveFilter:
 
 @require_GET
 @member_page()
-def tool_list(request: PageRequest) -> HttpResponse:
-    """The page, or `#results` for htmx."""
-    given = without_blanks(request.GET)
+def tool_list(request: TenantRequest) -> HttpResponse:
+    """The list, or its `#results`."""
+    query = list_query(request)
     tools = listed_tools(request)
-    filtered = ToolPageFilter(given, queryset=tools)
-    page = _page(filtered.qs, given)
+    filtered = ToolPageFilter(query, queryset=tools)
+    page = page_of(_with_row_columns(filtered.qs), query, count=filtered.qs.order_by().count())
     rows = [(tool, badge_of(tool)) for tool in page]
-    context = {
+    context: dict[str, object] = {
         "filter": filtered,
-        "given": given,
-        "ignored": _ignored(filtered, given),
-        "page": page,
+        "ignored": _ignored(filtered, query),
         "rows": rows,
-        "page_size": page.paginator.per_page,
-        "page_sizes": PAGE_SIZES,
-        "chips": _chips(tools, given),
-        "active_filters": _active_filters(filtered, given),
+        "chips": _chips(tools, query),
+        "active_filters": _active_filters(filtered, query),
         "waiting": [tool.pk for tool, badge in rows if badge.is_waiting],
         "poll_seconds": poll_seconds(0),
         "next_count": 1,
-        "here": list_url(given),
-        "refresh_matching": f"/tools/refresh-matching/{list_url(given).removeprefix('/tools/')}",
+        "here": list_url(request.path, query),
+        "refresh_matching": list_url(reverse("refresh-matching"), query),
     }
     if not request.htmx:
         context |= {
             "options": _options(tools),
             "catalogue_is_empty": not page.paginator.count and not tools.exists(),
         }
-        return render(request, "tools/list.html", context)
-    answer = render(request, "tools/list.html#results", context)
-    # Typing replaces the address; everything else is a step that Back takes back.
-    return (replace_url if request.htmx.trigger == "q" else push_url)(answer, list_url(given))
+    return render_list(request, "tools/list.html", query, page, context)
 
 
-def without_blanks(query: QueryDict) -> QueryDict:
-    kept = QueryDict(mutable=True)
-    for name, values in query.lists():
-        if any(values):
-            kept.setlist(name, [value for value in values if value])
-    return kept
-
-
-def list_url(query: QueryDict, **changes: str | None) -> str:
-    """The list's address for the query with some values changed; None removes one. Paging starts anew then."""
-    changed = query.copy()
-    if changes:
-        changed.pop("page", None)
-    for name, value in changes.items():
-        if value is None:
-            changed.pop(name, None)
-        else:
-            changed[name] = value
-    return f"/tools/?{changed.urlencode()}" if changed else "/tools/"
-
-
-def _page(tools: ToolQuerySet, given: QueryDict) -> Page[Any]:
-    size = given.get("rows", "")
-    shown: Any = (
-        tools.select_related("source")
-        .with_serving_embedding()
+def _with_row_columns(tools: ToolQuerySet) -> ToolQuerySet:
+    """The tools with the columns and annotations of a row, by name. A query that counts needs none of them."""
+    return (
+        tools.with_serving_embedding()
+        .select_related("source")
         .defer("parameters", "output", "annotations", "search_text")
         .annotate(edited=Exists(ManualOverride.objects.filter(tool=OuterRef("pk"))))
         .order_by("name", "id")
     )
-    paginator = Paginator(shown, int(size) if size in map(str, PAGE_SIZES) else PAGE_SIZES[0])
-    # Counted without what is only shown.
-    paginator.count = tools.order_by().count()
-    return paginator.get_page(given.get("page"))
 
 
-def _chips(tools: QuerySet[Tool], given: QueryDict) -> list[Chip]:
+def _url(query: QueryDict, **changes: str | None) -> str:
+    return list_url(reverse("tool-list"), query, **changes)
+
+
+def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[Chip]:
     """How many of the tools that pass all other filters have each embedding status."""
-    others = given.copy()
+    others = query.copy()
     others.pop("embedding_status", None)
     found = ToolPageFilter(others, queryset=tools).qs.order_by()
     counts: dict[str, int] = {
         status or "none": count
         for status, count in found.values_list("embeddings__status").annotate(Count("pk"))
     }
-    chosen = given.get("embedding_status")
+    chosen = query.get("embedding_status")
     return [
         Chip(
             badge=badge,
             count=counts.get(status, 0),
             chosen=status == chosen,
-            url=list_url(given, embedding_status=None if status == chosen else status),
+            url=_url(query, embedding_status=None if status == chosen else status),
         )
         for status, badge in BADGES.items()
         if status in EmbeddingStatus.values
@@ -166,18 +136,18 @@ def _options(tools: QuerySet[Tool]) -> dict[str, list[Any]]:
     return offered
 
 
-def _active_filters(filtered: ToolPageFilter, given: QueryDict) -> list[ActiveFilter]:
+def _active_filters(filtered: ToolPageFilter, query: QueryDict) -> list[ActiveFilter]:
     shown = []
     for name, filter_ in filtered.filters.items():
-        value = given.get(name)
+        value = query.get(name)
         if value is None or name in filtered.errors:
             continue
         choices = dict(filter_.extra.get("choices", ()))
         words = {"true": "yes", "false": "no"}.get(value, str(choices.get(value, value)))
-        shown.append(ActiveFilter(str(filter_.label), words, list_url(given, **{name: None})))
+        shown.append(ActiveFilter(str(filter_.label), words, _url(query, **{name: None})))
     return shown
 
 
-def _ignored(filtered: ToolPageFilter, given: QueryDict) -> list[str]:
+def _ignored(filtered: ToolPageFilter, query: QueryDict) -> list[str]:
     """Filters of an old link that no longer mean anything; they are left out with a notice."""
-    return [f"{filtered.filters[name].label} “{given.get(name)}”" for name in filtered.errors]
+    return [f"{filtered.filters[name].label} “{query.get(name)}”" for name in filtered.errors]

@@ -1,29 +1,55 @@
-"""Which tools a member sees on pages (CAT-1): private ones are for operators and their owner; unlisted ones stand in no list."""
+"""The tools that a member sees on pages (CAT-1), and the merge of two edits of one tool. No view."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 from django.http import Http404
 
+from tools.catalogue import history
 from tools.models import Tool, ToolQuerySet
-from tools.web.shell.access import PageRequest, rights_of
+from tools.web.shell.access import TenantRequest, rights_of
+from tools.web.shell.conflict import Merge, merge
+from tools.web.tools.forms import ToolForm, parameter_field
 
 
-def listed_tools(request: PageRequest) -> ToolQuerySet:
-    """Those that stand in this member's lists."""
+def listed_tools(request: TenantRequest) -> ToolQuerySet:
+    """The tools of this member's lists."""
     return Tool.objects.listed_for(rights_of(request))
 
 
-def visible_tools(request: PageRequest) -> ToolQuerySet:
-    """Those whose pages this member may open."""
+def visible_tools(request: TenantRequest) -> ToolQuerySet:
+    """The tools whose pages this member may open."""
     return Tool.objects.visible_to(rights_of(request))
 
 
-def find_tool(request: PageRequest, pk: UUID) -> Tool:
-    """The tool with all that its pages show; 404 for one that is not there or not for this member, without telling which."""
+def find_tool(request: TenantRequest, pk: UUID) -> Tool:
+    """The tool with all that its pages show. Raises Http404 if it does not exist or this member may not see it, without
+    saying which."""
     found = visible_tools(request).select_related("source", "endpoint").with_serving_embedding()
     tool = found.filter(pk=pk).first()
     if tool is None:
         raise Http404("There is no such tool here.")
     return tool
+
+
+def seen_version(tool: Tool, version: int) -> Mapping[str, Any] | None:
+    """The form's values as they were at `version`, from the history; None if it does not reach back that far."""
+    events = history.events(Tool).filter(pgh_obj_id=tool.pk, version=version)
+    event = events.order_by("-pgh_id").values().first()
+    return ToolForm.initial_from(event) if event else None
+
+
+def merge_tool(current: Tool, seen: Mapping[str, Any] | None, form: ToolForm) -> Merge:
+    """As `merge`, with what was written of parameters that are gone."""
+    merged = merge(ToolForm.initial_of(current), seen, form)
+    merged.gone.update(
+        {
+            name: text
+            for name, text in form.gone.items()
+            if text.strip() and (seen is None or seen.get(parameter_field(name)) != text)
+        }
+    )
+    return merged

@@ -1,15 +1,16 @@
-"""Writing a tool: the edit form with optimistic concurrency, a new tool, an older version, activation and deletion."""
+"""One tool: its page, the edit form with optimistic concurrency, a new tool, activation and deletion."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from portal.tenancy.models import Role
 from tools.catalogue import embedding_text
@@ -17,21 +18,51 @@ from tools.catalogue.errors import CatalogueError, Invalid, StaleVersion
 from tools.catalogue.parameter_descriptions import parameter_descriptions
 from tools.catalogue.tools import create_tool, delete_tool, update_tool
 from tools.models import PARAMETER_PREFIX, Tool
-from tools.web.embeddings.state import badge_of
-from tools.web.history.state import changes_of, restorable
-from tools.web.overrides.views import ShownOverride, overrides_of, undoable
-from tools.web.shell.access import PageRequest, actor, member_page
-from tools.web.shell.conflict import merge_tool, seen_version
-from tools.web.shell.forms import MOST_PARAMETERS, NewToolForm, ToolForm, parameter_field
-from tools.web.tools.state import find_tool
+from tools.web.embeddings.state import badge_of, card_context, card_of
+from tools.web.overrides.state import OverrideRow, overrides_of, undoable
+from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.shell.confirm import confirm
+from tools.web.shell.errors import ErrorsAsMessages
+from tools.web.shell.forms import posted_version
+from tools.web.tools.forms import MOST_PARAMETERS, NewToolForm, ToolForm, parameter_field
+from tools.web.tools.markdown import to_html
+from tools.web.tools.parameters import parameters_of
+from tools.web.tools.state import find_tool, merge_tool, seen_version
 
 # Folded away in the form, unless there is something to see.
 _MORE = {"semantic_namespace", "tech_stack", "target_personas", "annotations", "core"}
+_MOST_EDITS = 2  # overrides without a conflict that are shown unfolded above the description
+
+
+@require_GET
+@member_page()
+def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
+    """Overview."""
+    tool = find_tool(request, pk)
+    text = embedding_text.source_text(tool)
+    edits = overrides_of(tool) if tool.endpoint else []
+    settled = sum(not one.conflict for one in edits)
+    context = {
+        **card_context(card_of(tool)),
+        "tool": tool,
+        "tab": "overview",
+        "badge": badge_of(tool),
+        "description": to_html(tool.description),
+        "parameters": parameters_of(tool.parameters),
+        "parameters_json": json.dumps(tool.parameters, indent=2, ensure_ascii=False)
+        if tool.parameters
+        else "",
+        "overrides": edits,
+        "fold_edits": settled if settled > _MOST_EDITS else 0,
+        "undoable": undoable(request, tool.pk),
+        "source_text": text,
+    }
+    return render(request, "tools/detail.html", context)
 
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.OPERATOR)
-def edit_tool(request: PageRequest, pk: UUID) -> HttpResponse:
+def edit_tool(request: TenantRequest, pk: UUID) -> HttpResponse:
     """The form. 422 comes back with the reasons, 409 with both texts; in both cases nothing that was typed is lost."""
     tool = find_tool(request, pk)
     if request.method == "GET":
@@ -56,7 +87,7 @@ def edit_tool(request: PageRequest, pk: UUID) -> HttpResponse:
     return redirect("tool", pk=pk)
 
 
-def _tell_saved(request: PageRequest, before: Tool, saved: Tool) -> None:
+def _tell_saved(request: TenantRequest, before: Tool, saved: Tool) -> None:
     if saved.version == before.version:
         messages.info(request, "Nothing was changed.")
     elif not saved.active:
@@ -70,7 +101,7 @@ def _tell_saved(request: PageRequest, before: Tool, saved: Tool) -> None:
         messages.success(request, "Saved. Embedding queued.")
 
 
-def _conflict_page(request: PageRequest, error: StaleVersion, form: ToolForm) -> HttpResponse:
+def _conflict_page(request: TenantRequest, error: StaleVersion, form: ToolForm) -> HttpResponse:
     current = find_tool(request, error.current.pk)
     merged = merge_tool(current, seen_version(current, form.cleaned_data["version"] or 0), form)
     # Unbound, so that the fields show the merged values and the version is the one that the author now sees.
@@ -79,7 +110,7 @@ def _conflict_page(request: PageRequest, error: StaleVersion, form: ToolForm) ->
 
 
 def _form_page(
-    request: PageRequest, tool: Tool, form: ToolForm, *, status: int = 200, **more: Any
+    request: TenantRequest, tool: Tool, form: ToolForm, *, status: int = 200, **more: Any
 ) -> HttpResponse:
     overridden = _overridden(tool)
     context = {
@@ -97,7 +128,7 @@ def _form_page(
     return render(request, "tools/edit.html", context, status=status)
 
 
-def _overridden(tool: Tool) -> dict[str, ShownOverride]:
+def _overridden(tool: Tool) -> dict[str, OverrideRow]:
     """The tool's overrides by the name of their field in the form."""
     found = {}
     for one in overrides_of(tool) if tool.endpoint else []:
@@ -110,7 +141,7 @@ def _overridden(tool: Tool) -> dict[str, ShownOverride]:
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.OPERATOR)
-def new_tool(request: PageRequest) -> HttpResponse:
+def new_tool(request: TenantRequest) -> HttpResponse:
     """A tool without a source."""
     defaults = {**ToolForm.initial_of(Tool()), "namespace": "public"}
     form = NewToolForm(request.POST or None, initial=defaults)
@@ -131,80 +162,40 @@ def new_tool(request: PageRequest) -> HttpResponse:
     return render(request, "tools/new.html", {"form": form}, status=status)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
-def restore_version(request: PageRequest, pk: UUID, event: int) -> HttpResponse:
-    """A tool's fields as they were after an event of its history, after a question that shows what would change."""
-    tool = find_tool(request, pk)
-    changes = restorable(tool, event)
-    if changes is None:
-        raise Http404("There is no such version here.")
-    back = redirect("tool-history", pk=pk)
-    if not changes:
-        messages.info(request, "Nothing to restore: the tool is as it was then.")
-        return back
-    if request.method == "POST":
-        version = request.POST.get("version", "")
-        try:
-            update_tool(
-                pk=pk, expected_version=int(version) if version.isdigit() else 0, changes=changes, actor=actor(request)
-            )  # fmt: skip
-        except CatalogueError as error:
-            messages.error(request, f"Nothing was restored. {error}")
-        else:
-            messages.success(request, "Restored. Embedding queued where its text changed.")
-        return back
-    question = {"tool": tool, "changes": changes_of(tool, changes), "action": request.path}
-    return render(
-        request, "history/restore.html#question" if request.htmx else "history/restore.html", question
-    )
-
-
 @require_POST
 @member_page(Role.OPERATOR)
-def set_active(request: PageRequest, pk: UUID) -> HttpResponse:
+def set_active(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Deactivates or activates; the form carries the version that its author saw."""
     tool = find_tool(request, pk)
-    wanted = request.POST.get("active") == "yes"
-    version = request.POST.get("version", "")
-    try:
+    active = request.POST.get("active") == "yes"
+    with ErrorsAsMessages(request):
         update_tool(
             pk=tool.pk,
-            expected_version=int(version) if version.isdigit() else 0,
-            changes={"active": wanted},
+            expected_version=posted_version(request),
+            changes={"active": active},
             actor=actor(request),
         )
-    except CatalogueError as error:
-        messages.error(request, str(error))
-    else:
-        messages.success(
-            request,
-            "Activated. Agents find this tool again."
-            if wanted
-            else "Deactivated. Agents no longer find this tool.",
-        )
+        said = "Activated. Agents find this tool again."
+        messages.success(request, said if active else "Deactivated. Agents no longer find this tool.")
     return redirect("tool", pk=pk)
 
 
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
-def delete(request: PageRequest, pk: UUID) -> HttpResponse:
+def delete(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Deletes a tool written by hand, after a question."""
     tool = find_tool(request, pk)
-    if request.method == "POST":
-        try:
-            delete_tool(pk=tool.pk, actor=actor(request))
-        except CatalogueError as error:
-            messages.error(request, str(error))
-            return redirect("tool", pk=pk)
+    if request.method != "POST":
+        return confirm(
+            request,
+            title=f"Delete {tool.name}?",
+            effect="The tool, its vector and its edits are removed. Its history stays. This cannot be undone.",
+            button="Delete tool",
+            dangerous=True,
+            cancel=reverse("tool", args=[pk]),
+        )
+    with ErrorsAsMessages(request):
+        delete_tool(pk=tool.pk, actor=actor(request))
         messages.success(request, f"{tool.name} was deleted.")
         return redirect("tool-list")
-    question = {
-        "title": f"Delete {tool.name}?",
-        "effect": "The tool, its vector and its edits are removed. Its history stays. This cannot be undone.",
-        "action": request.path,
-        "button": "Delete tool",
-        "dangerous": True,
-        "cancel": reverse("tool", args=[pk]),
-    }
-    return render(request, "shell/confirm.html#question" if request.htmx else "shell/confirm.html", question)
+    return redirect("tool", pk=pk)

@@ -20,8 +20,8 @@ from tools.catalogue import overrides, servers, sources
 from tools.catalogue.tools import EDITABLE_FIELDS, update_tool
 from tools.models import ManualOverride, McpServer, Source, Tool, ToolEmbedding
 from tools.web.history.state import PAGE, entries
-from tools.web.overrides.views import label_of
-from tools.web.shell.conflict import seen_version
+from tools.web.overrides.state import label_of
+from tools.web.tools.state import seen_version
 
 HTMX = {"HX-Request": "true"}
 

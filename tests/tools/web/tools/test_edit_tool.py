@@ -14,7 +14,7 @@ from tests.support.imports.documents import import_document
 from tests.support.overrides import pets
 from tools.catalogue.tools import update_tool
 from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool
-from tools.web.shell.forms import ToolForm, parameter_field
+from tools.web.tools.forms import ToolForm, parameter_field
 
 
 def form_of(tool: Tool, **changes: Any) -> dict[str, Any]:

@@ -1,0 +1,97 @@
+"""The form of an MCP server. The services decide which addresses are allowed; their refusals come back by `add_refusals`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.conf import settings
+
+from portal.outbound.addresses import MAX_URL
+from portal.outbound.errors import FetchError
+from tools.catalogue import servers
+from tools.catalogue.mcp_commands import allowed_commands
+from tools.models import McpServer
+from tools.web.shell.forms import LinesField, SettingsForm, SlugField
+
+
+class HeadersField(LinesField):
+    """Headers by name, each with the environment variable that holds its value, one a line: `Header-Name = VARIABLE`."""
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return value
+        headers: dict[str, str] = {}
+        for line in super().to_python(value):
+            name, equals, variable = (part.strip() for part in line.partition("="))
+            if not (name and equals and variable):
+                raise forms.ValidationError(f"Write “{line}” as: Header-Name = ENVIRONMENT_VARIABLE_NAME.")
+            headers[name] = variable
+        return headers
+
+    def prepare_value(self, value: Any) -> Any:
+        return (
+            "\n".join(f"{name} = {variable}" for name, variable in value.items())
+            if isinstance(value, dict)
+            else value
+        )
+
+
+class ServerForm(SettingsForm):
+    """How an MCP server is reached: by a URL, or as a command that the deployment allows."""
+
+    slug = SlugField(
+        label="Name",
+        help_text="Short and lower-case.",
+    )
+    title = forms.CharField(max_length=300, required=False)
+    url = forms.CharField(
+        required=False,
+        label="URL",
+        max_length=MAX_URL,
+        widget=forms.URLInput(attrs={"placeholder": "https://…/mcp"}),
+        help_text="Of a server over streamable HTTP: a public address; redirects are not followed.",
+    )
+    command_id = forms.ChoiceField(
+        required=False,
+        label="Or a command",
+        help_text="One of those that the deployment allows (MCP_COMMANDS_FILE). No other command can be run from here.",
+    )
+    headers = HeadersField(
+        required=False,
+        label="Headers",
+        widget=forms.Textarea(
+            attrs={
+                "rows": 3,
+                "class": "font-monospace",
+                "spellcheck": "false",
+            }
+        ),
+    )
+
+    def __init__(self, data: Any = None, *, server: Any = None, shown: dict[str, Any] | None = None) -> None:
+        """`shown`: values to be shown instead of those of now."""
+        current = {**self.values_of(server), "seen": server.newest_event} if server else {}
+        super().__init__(data, initial={**current, **(shown or {})})
+        example = f"Authorization = {settings.MCP_SECRET_PREFIX}BILLING"
+        self.fields["headers"].widget.attrs["placeholder"] = example
+        self.fields["headers"].help_text = (
+            "One a line: Header-Name = ENVIRONMENT_VARIABLE_NAME. Names only, never a secret: the value is read from the "
+            f"portal's environment when the server is asked. The variable's name begins with {settings.MCP_SECRET_PREFIX}."
+        )
+        allowed, self.commands_error = _allowed_commands()
+        if server and server.command_id and server.command_id not in allowed:
+            allowed = [server.command_id, *allowed]
+        self.fields["command_id"].choices = [("", "None"), *((one, one) for one in allowed)]  # type: ignore[attr-defined]
+
+    @staticmethod
+    def values_of(server: McpServer) -> dict[str, Any]:
+        return {name: getattr(server, name) for name in servers.EDITABLE_FIELDS}
+
+
+def _allowed_commands() -> tuple[list[str], str]:
+    """The ids of the allow list, and what is wrong with the list."""
+    try:
+        return sorted(allowed_commands()), ""
+    except FetchError as error:
+        return [], str(error)

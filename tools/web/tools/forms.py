@@ -1,0 +1,143 @@
+"""Forms of a tool: the fields that operators may set, with one for the description of each parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from django import forms
+from django.http import QueryDict
+
+from portal.tenancy.models import Sensitivity
+from tools.catalogue.parameter_descriptions import parameter_descriptions
+from tools.models import PARAMETER_PREFIX, Lifecycle, Tool, ToolType, Visibility
+from tools.models.tool import TOOL_ID_LENGTH
+from tools.web.shell.forms import (
+    JsonField,
+    LineField,
+    LinesField,
+    PlainTextField,
+    PortalForm,
+    SlugField,
+    unix_lines,
+)
+
+# A form of a thousand fields would be refused (DATA_UPLOAD_MAX_NUMBER_FIELDS), and read by nobody.
+MOST_PARAMETERS = 300
+
+
+class ToolForm(PortalForm):
+    """What a person may set on every tool. `version` is the one that they saw.
+
+    Made with the input schema of a tool (`parameters`), it has a field for the description of each parameter; of what was
+    posted, `gone` holds the texts whose parameter that schema does not have.
+    """
+
+    version = forms.IntegerField(widget=forms.HiddenInput, required=False)
+    name = LineField(max_length=200)
+    description = PlainTextField(
+        widget=forms.Textarea(attrs={"rows": 8}),
+        help_text="What the tool does and when to use it, in the words people ask with. Markdown is shown as such.",
+    )
+    tags = LinesField(required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="One a line.")
+    use_cases = LinesField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text="Questions this tool answers, one a line. They are embedded with it.",
+    )
+    category = LineField(max_length=100, required=False)
+    subcategory = LineField(max_length=100, required=False)
+    routing_domain = LineField(max_length=100, required=False, label="Domain")
+    semantic_namespace = LineField(max_length=100, required=False)
+    tech_stack = LinesField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="One a line.")
+    target_personas = LinesField(
+        required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Who it is for, one a line."
+    )
+    tool_type = forms.ChoiceField(choices=ToolType.choices, label="Type")
+    lifecycle = forms.ChoiceField(choices=Lifecycle.choices)
+    sensitivity = forms.ChoiceField(choices=Sensitivity.choices)
+    visibility = forms.ChoiceField(choices=Visibility.choices)
+    owner = LineField(max_length=200, required=False)
+    annotations = JsonField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "font-monospace"}),
+        help_text="What the tool does to the world, as a JSON object: readOnlyHint, destructiveHint, idempotentHint, openWorldHint.",
+    )
+    semantic_weight = forms.FloatField(
+        initial=1.0,
+        min_value=0.1,
+        max_value=3.0,
+        widget=forms.NumberInput(attrs={"step": "0.1"}),
+        help_text="Multiplies the search score: 1 is neutral, from 0.1 to 3.",
+    )
+    core = forms.BooleanField(required=False, help_text="A core tool is always offered to an agent.")
+    active = forms.BooleanField(required=False, help_text="An inactive tool is not offered to agents.")
+
+    def __init__(
+        self, data: QueryDict | None = None, *, parameters: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(data, **kwargs)
+        posted = {name: str(text) for name, text in (data or {}).items() if name.startswith(PARAMETER_PREFIX)}
+        for parameter in list(parameter_descriptions(parameters or {}))[:MOST_PARAMETERS]:
+            field = parameter_field(parameter)
+            # What a form did not have when it was opened was not emptied in it.
+            if data is None or field in posted:
+                self.fields[field] = PlainTextField(
+                    label=parameter, widget=forms.Textarea(attrs={"rows": 2, "class": "form-control"})
+                )
+        self.gone = {
+            unquote(field.removeprefix(PARAMETER_PREFIX).replace("=", "%")): unix_lines(text)
+            for field, text in sorted(posted.items())
+            if field not in self.fields
+        }
+
+    @classmethod
+    def initial_of(cls, tool: Tool) -> dict[str, Any]:
+        """The form's values for the tool as it is."""
+        return cls.initial_from({name: getattr(tool, name) for name in {*cls.base_fields, "parameters"}})
+
+    @classmethod
+    def initial_from(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The form's values for a tool with these fields, `parameters` among them."""
+        texts = parameter_descriptions(values["parameters"])
+        return {
+            **{name: values[name] for name in cls.base_fields},
+            **{parameter_field(name): text for name, text in texts.items()},
+        }
+
+    def changes(self) -> dict[str, Any]:
+        """Only what was really changed: an untouched imported text must not become an override."""
+        changed = {name: self.cleaned_data[name] for name in self.changed_data if name != "version"}
+        texts = {
+            str(self.fields[name].label): changed.pop(name)
+            for name in list(changed)
+            if name.startswith(PARAMETER_PREFIX)
+        }
+        return {**changed, "parameter_descriptions": texts} if texts else changed
+
+    def parameter_fields(self) -> list[forms.BoundField]:
+        """The descriptions of the parameters."""
+        return [self[name] for name in self.fields if name.startswith(PARAMETER_PREFIX)]
+
+
+def parameter_field(parameter: str) -> str:
+    """The name of the field for a parameter's description: what no id of an element may hold is written as =20."""
+    return f"{PARAMETER_PREFIX}{quote(parameter, safe='').replace('%', '=')}"
+
+
+class NewToolForm(ToolForm):
+    """A tool written by hand."""
+
+    version = None  # type: ignore[assignment]
+    tool_id = forms.RegexField(
+        r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        max_length=TOOL_ID_LENGTH,
+        label="Tool ID",
+        help_text="How agents call it. Letters, digits, dots, dashes and underscores; it cannot be changed later.",
+        error_messages={
+            "invalid": "Use letters, digits, dots, dashes and underscores, starting with a letter or digit."
+        },
+    )
+    namespace = SlugField(initial="public")
+    field_order = ("name", "tool_id", "namespace")
