@@ -101,7 +101,7 @@ document.addEventListener("htmx:sendError", () => {
   const notice = document.createElement("div");
   notice.className = "notice notice-warning";
   notice.dataset.offline = "";
-  notice.textContent = "The portal cannot be reached. Waiting parts of this page keep trying.";
+  notice.textContent = "The portal cannot be reached. This page keeps retrying.";
   alerts.append(notice);
 });
 document.addEventListener("htmx:beforeOnLoad", () => alerts.querySelector("[data-offline]")?.remove());

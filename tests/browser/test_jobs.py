@@ -127,8 +127,8 @@ def test_a_backfill_is_watched_cancelled_resumed_and_its_failures_retried_UI_3_6
 
     page.get_by_role("link", name="Cancel").click()
     question = page.get_by_role("dialog")
-    expect(question).to_contain_text("The batch in hand is finished")
-    question.get_by_role("button", name="Let it run").click()
+    expect(question).to_contain_text("The current batch is finished")
+    question.get_by_role("button", name="Keep running").click()
     expect(question).to_be_hidden()
     page.get_by_role("link", name="Cancel").click()
     question.get_by_role("button", name="Cancel the job").click()
@@ -199,7 +199,7 @@ def test_a_killed_runner_is_said_to_be_lost_and_resume_goes_on_UI_3_6_EMB_8(
     runner.kill()
     runner.wait()
     state(page, "Lost")
-    expect(page.get_by_text("has not been heard of for a minute")).to_be_visible()
+    expect(page.get_by_text("has not reported for a minute")).to_be_visible()
     provider.be(QUICK)
     workers("embeddings", "jobs")
     page.get_by_role("button", name="Resume").click()
@@ -227,7 +227,7 @@ def test_jobs_work_without_javascript_UI_3_0(
     expect(page.locator("#job .status").first).to_have_text("Cancelled", timeout=PATIENCE)
     provider.be(QUICK)
     page.get_by_role("button", name="Resume").click()
-    expect(page.get_by_text("The job goes on where it stopped.")).to_be_visible()
+    expect(page.get_by_text("The job continues where it stopped.")).to_be_visible()
 
 
 def test_the_models_page_switches_by_its_buttons_EMB_10(

@@ -104,18 +104,18 @@ def test_an_edited_parameter_is_kept_in_conflict_reset_undone_and_restored_SYN_5
     page.get_by_role("link", name="Overrides").click()
     rows = page.locator(".change")
     expect(rows).to_have_count(2)
-    expect(rows.first).to_contain_text("Imported text has changed")
+    expect(rows.first).to_contain_text("In conflict")
     expect(rows.first.locator("ins").first).to_have_text("its owner calls")
     page.get_by_label("Conflicts only").check()
     expect(rows).to_have_count(1)
-    rows.get_by_role("button", name="Keep").click()
-    expect(page.get_by_role("status").first).to_contain_text("Kept 1 edit")
+    rows.get_by_role("button", name="Keep override").click()
+    expect(page.get_by_role("status").first).to_contain_text("Kept 1 override")
     expect(page.get_by_text("No override matches")).to_be_visible()
 
     page.get_by_role("link", name="Clear filters").click()
     page.get_by_label("Select all of this page").check()
-    page.get_by_role("button", name="Reset…").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Reset 2 fields to the imported values?")
+    page.get_by_role("button", name="Reset to imported").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Reset 2 fields to imported?")
     expect(page.locator("blockquote").first).to_have_text("What its owner calls.")
     page.get_by_role("button", name="Reset 2 fields").click()
     expect(page.get_by_role("heading", name="No overrides")).to_be_visible()
@@ -196,10 +196,10 @@ def test_a_second_press_of_refresh_embedding_is_harmless_EMB_9(
     portal.running.stop("embeddings")
     for _ in range(2):
         card.get_by_role("button", name="Refresh embedding").click()
-        expect(card).to_contain_text("Being refreshed")
-        expect(card).to_contain_text("Ready")  # it serves meanwhile
+        expect(card).to_contain_text("Refreshing")
+        expect(card).to_contain_text("Ready")  # it keeps serving until then
     portal.running.start("embeddings")
-    expect(card).not_to_contain_text("Being refreshed", timeout=40_000)
+    expect(card).not_to_contain_text("Refreshing", timeout=40_000)
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ class SettingsForm(RefusableForm):
         newest = rows.annotate(newest_event=history.newest_event(rows.model)).get().newest_event
         if self.cleaned_data["seen"] != newest:
             raise CatalogueError(
-                "Somebody changed this while you were editing it. Nothing of yours was stored; open the page again."
+                "Somebody changed this while you were editing it. Your changes were not saved; open the page again."
             )
 
 

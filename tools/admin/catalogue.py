@@ -63,12 +63,12 @@ class ToolAdmin(ServiceAdmin):
     actions = ("refresh_embedding",)
     fieldsets = (
         (None, {"fields": ("name", *_IDENTITY, "description", "use_cases", "tags", "active", "seen_version")}),
-        ("Where it belongs", {"fields": ("category", "subcategory", "routing_domain", "semantic_namespace", "tool_type",
+        ("Classification", {"fields": ("category", "subcategory", "routing_domain", "semantic_namespace", "tool_type",
                                          "tech_stack", "target_personas", "owner")}),
-        ("How it is offered", {"fields": ("visibility", "sensitivity", "lifecycle", "semantic_weight", "official",
+        ("Availability", {"fields": ("visibility", "sensitivity", "lifecycle", "semantic_weight", "official",
                                           "core", "estimated_cost")}),
         ("Schemas", {"classes": ("collapse",), "fields": ("parameters", "output", "annotations")}),
-        ("Bookkeeping", {"fields": _BOOKKEEPING}),
+        ("Record", {"fields": _BOOKKEEPING}),
     )  # fmt: skip
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -87,7 +87,9 @@ class ToolAdmin(ServiceAdmin):
         """Texts to the letter and lists one a line: an untouched imported text must not look edited."""
         if isinstance(db_field, ArrayField):
             return LinesField(
-                required=False, help_text="One a line.", widget=forms.Textarea(attrs={"rows": 3, "cols": 80})
+                required=False,
+                help_text="One per line.",
+                widget=forms.Textarea(attrs={"rows": 3, "cols": 80}),
             )
         if db_field.name == "description":
             return PlainTextField(widget=forms.Textarea(attrs={"rows": 8, "cols": 80}))
@@ -191,4 +193,4 @@ class ManualOverrideAdmin(ReadOnlyAdmin):
         except CatalogueError as error:
             messages.error(request, str(error))
         else:
-            messages.success(request, f"{done} fields have their imported value again.")
+            messages.success(request, f"{done} fields were reset to imported.")

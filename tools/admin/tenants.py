@@ -32,7 +32,7 @@ class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
         cleaned = super().clean() or {}
         user = cleaned.get("user")
         if user is not None and Membership.objects.filter(user=user).exclude(pk=self.instance.pk).exists():
-            raise forms.ValidationError(f"{user} is a member of this tenant already.")
+            raise forms.ValidationError(f"{user} is already a member of this tenant.")
         return cleaned
 
 
@@ -55,13 +55,13 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
         if ApiKey.objects.filter(name=name).exists():
-            raise forms.ValidationError("A key of this name exists.")
+            raise forms.ValidationError("A key with this name already exists.")
         return name
 
     def clean_expires_at(self) -> Any:
         expires_at = self.cleaned_data["expires_at"]
         if expires_at is not None and expires_at <= timezone.now():
-            raise forms.ValidationError("This moment is over.")
+            raise forms.ValidationError("This time is in the past.")
         return expires_at
 
 
@@ -133,7 +133,7 @@ class ApiKeyAdmin(TenantModelAdmin):
     @admin.action(description="Revoke", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         count = queryset.filter(revoked_at=None).update(revoked_at=timezone.now())
-        messages.success(request, f"{count} keys were revoked; they no longer open anything.")
+        messages.success(request, f"{count} keys were revoked and no longer work.")
 
 
 @admin.register(IdempotencyKey)

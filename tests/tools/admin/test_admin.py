@@ -324,7 +324,8 @@ def test_API_3_a_new_key_is_shown_once_and_works(superuser: Client) -> None:
     for page in (address("tenancy.ApiKey", "changelist"), address("tenancy.ApiKey", "change", key.pk)):
         assert found[0] not in superuser.get(page).content.decode()
     assert (
-        "A key of this name exists" in superuser.post(address("tenancy.ApiKey", "add"), form).content.decode()
+        "A key with this name already exists"
+        in superuser.post(address("tenancy.ApiKey", "add"), form).content.decode()
     )
     superuser.post(
         address("tenancy.ApiKey", "changelist"), {"action": "revoke", "_selected_action": [key.pk]}
@@ -337,6 +338,6 @@ def test_a_member_is_added_once(superuser: Client) -> None:
     form = {"user": user.username, "role": "operator"}
     assert superuser.post(address("tenancy.Membership", "add"), form).status_code == 302
     assert (
-        "is a member of this tenant already"
+        "is already a member of this tenant"
         in superuser.post(address("tenancy.Membership", "add"), form).content.decode()
     )

@@ -98,7 +98,7 @@ def _second(kept: list[Slot]) -> Second | None:
 def _superuser(request: TenantRequest) -> None:
     if not request.user.is_superuser:
         raise PermissionDenied(
-            "This needs a superuser: the model is shared by all tenants of this installation."
+            "This requires a superuser: the model is shared by all tenants of this installation."
         )
 
 
@@ -109,7 +109,9 @@ def switch_model(request: TenantRequest) -> HttpResponse:
     _superuser(request)
     if request.method == "POST":
         return _carry_out(
-            request, slots.switch, "serves now. The other model's vectors are kept for the way back."
+            request,
+            slots.switch,
+            "is serving now. The other model's vectors are kept, so that you can switch back.",
         )
     kept = slots.all()
     if len(kept) < 2:
@@ -119,7 +121,7 @@ def switch_model(request: TenantRequest) -> HttpResponse:
     return _ask(
         request,
         title=f"{'Switch back' if back else 'Switch'} to {kept[1].model}?",
-        effect=f"From then on all searches, of all tenants, use the vectors of {kept[1].model}. "
+        effect=f"All searches of all tenants will use the vectors of {kept[1].model}. "
         f"Those of {kept[0].model} are kept up to date, so that you can switch back at any time.",
         model=kept[1].model,
         button=f"Switch to {kept[1].model}",
@@ -132,15 +134,15 @@ def drop_model(request: TenantRequest) -> HttpResponse:
     """Gives the model up that does not serve, after a question. The workers delete its vectors."""
     _superuser(request)
     if request.method == "POST":
-        return _carry_out(request, slots.drop, "is given up. The workers delete its vectors within minutes.")
+        return _carry_out(request, slots.drop, "was dropped. The workers delete its vectors within minutes.")
     kept = slots.all()
     if len(kept) < 2:
         return redirect("models")
     return _ask(
         request,
         title=f"Drop {kept[1].model}?",
-        effect=f"Its vectors are deleted, in all tenants. {kept[0].model} serves on, and there is no way back to "
-        f"{kept[1].model} but to embed everything again.",
+        effect=f"Its vectors are deleted in all tenants. {kept[0].model} keeps serving. Going back to "
+        f"{kept[1].model} means embedding everything again.",
         model=kept[1].model,
         button=f"Drop {kept[1].model}",
         dangerous=True,

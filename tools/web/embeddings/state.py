@@ -29,12 +29,14 @@ BADGES = {
     badge.status: badge
     for badge in (
         Badge("ready", "Ready", "check-circle-fill", "Found by meaning and by keyword."),
-        Badge("pending", "Pending", "hourglass-split", "Waiting for its vector; found by keyword meanwhile."),
-        Badge("failed", "Failed", "x-octagon-fill", "No vector could be made; found by keyword only."),
-        Badge("disabled", "Disabled", "slash-circle", "Embedding is switched off; found by keyword only."),
+        Badge(
+            "pending", "Pending", "hourglass-split", "Waiting for its vector; found by keyword until then."
+        ),
+        Badge("failed", "Failed", "x-octagon-fill", "Embedding failed; found by keyword only."),
+        Badge("disabled", "Disabled", "slash-circle", "Embedding is disabled; found by keyword only."),
         Badge("blank", "Blank", "dash-circle-dotted", "There is no text to embed."),
         Badge("inactive", "Inactive", "power", "Inactive tools are neither embedded nor searched."),
-        Badge("none", "Not embedded", "question-circle", "Nobody has asked for a vector yet."),
+        Badge("none", "Not embedded", "question-circle", "No embedding has been requested yet."),
     )
 }
 

@@ -67,7 +67,7 @@ def refresh_selected(request: TenantRequest) -> HttpResponse:
     wanted = chosen_ids(request.POST.getlist("selected"))
     back = redirect(next_url(request, "/tools/"))
     if not wanted:
-        messages.warning(request, "Tick the tools first whose embeddings are to be refreshed.")
+        messages.warning(request, "Select the tools to refresh first.")
         return back
     if len(wanted) > PAGE_SIZES[-1]:
         return _as_job(request, wanted)
@@ -90,11 +90,11 @@ def refresh_matching(request: TenantRequest) -> HttpResponse:
     if request.method == "POST":
         return _as_job(request, list(found.values_list("pk", flat=True)[: MAX_IDS + 1]))
     count, inactive = found.count(), found.filter(active=False).count()
-    effect = "A job asks for a new vector of each. Those of now serve meanwhile."
+    effect = "A job embeds each of them again. The current vectors keep serving until then."
     if inactive:
         effect += f" {inactive:,} are inactive and will be skipped."
     if count > MAX_IDS:
-        effect = f"One job takes at most {MAX_IDS:,} chosen tools. Narrow the list, or start a backfill, which has no such bound."
+        effect = f"One job takes at most {MAX_IDS:,} selected tools. Narrow the list, or start a backfill, which has no such limit."
     return confirm(
         request,
         title=f"Refresh the embeddings of {count:,} tools?",
@@ -110,7 +110,7 @@ def _as_job(request: TenantRequest, pks: list[UUID]) -> HttpResponse:
         request,
         REFRESH,
         {"ids": [str(pk) for pk in pks]},
-        running="The same tools are being refreshed already.",
+        running="These tools are already being refreshed.",
         back=next_url(request, "/tools/"),
     )
 

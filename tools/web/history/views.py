@@ -51,13 +51,13 @@ def restore_version(request: TenantRequest, pk: UUID, event: int) -> HttpRespons
         raise Http404("There is no such version here.")
     history = reverse("tool-history", args=[pk])
     if not changes:
-        messages.info(request, "Nothing to restore: the tool is as it was then.")
+        messages.info(request, "Nothing to restore: the tool already matches this version.")
         return redirect(history)
     if request.method != "POST":
         return confirm(
             request,
             title=f"Restore this version of {tool.name}?",
-            effect="This would change, from now to then:",
+            effect="Restoring it would change:",
             details="history/restore.html",
             tool=tool,
             changes=changes_of(tool, changes),
@@ -67,5 +67,5 @@ def restore_version(request: TenantRequest, pk: UUID, event: int) -> HttpRespons
         )
     with ErrorsAsMessages(request, "Nothing was restored. "):
         update_tool(pk=pk, expected_version=posted_version(request), changes=changes, actor=actor(request))
-        messages.success(request, "Restored. Embedding queued where its text changed.")
+        messages.success(request, "Restored. Embedding queued if its text changed.")
     return redirect(history)

@@ -12,11 +12,11 @@ from tools.models import Source
 from tools.web.shell.forms import PortalForm
 
 SCOPES = (
-    ("all", "All that need a vector"),
-    (BackfillStatus.OUTDATED, "Outdated: of an older text, or of another model"),
+    ("all", "All that need embedding"),
+    (BackfillStatus.OUTDATED, "Outdated: made from an older text or by another model"),
     (BackfillStatus.FAILED, "Failed: all attempts were used up"),
-    (BackfillStatus.BLANK, "Blank: no text when they were last looked at, or never looked at"),
-    (BackfillStatus.DISABLED, "Disabled: embedding was switched off then"),
+    (BackfillStatus.BLANK, "Blank: no text at the last scan, or never scanned"),
+    (BackfillStatus.DISABLED, "Disabled: embedding was switched off"),
 )
 
 
@@ -26,19 +26,19 @@ class BackfillForm(PortalForm):
     statuses = forms.ChoiceField(
         choices=SCOPES,
         label="Which embeddings",
-        help_text="What is right already is left alone and costs nothing.",
+        help_text="Embeddings that are up to date are skipped and cost nothing.",
     )
-    source = forms.ChoiceField(required=False, label="Of which source")
+    source = forms.ChoiceField(required=False, label="Source")
     rate = ToolBackfillArguments.form_field(
         "rate",
-        label="At most (tools a second)",
+        label="At most (tools per second)",
         widget=forms.NumberInput(attrs={"step": "any", "placeholder": "no limit"}),
-        help_text="Edits go first in any case. A limit spares a provider that is paid by use.",
+        help_text="Edits always go first. A limit saves money with a provider that charges by use.",
     )
     limit = ToolBackfillArguments.form_field(
         "limit",
         label="Stop after (tools)",
-        widget=forms.NumberInput(attrs={"placeholder": "all of them"}),
+        widget=forms.NumberInput(attrs={"placeholder": "all"}),
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -12,24 +12,26 @@ from portal.jobs.progress import duration
 from tools.web.shell.badges import Badge
 
 BADGES = {
-    JobState.QUEUED: Badge("pending", "Queued", "hourglass-split", "Waits for a worker."),
-    JobState.RUNNING: Badge("running", "Running", "play-fill", "A worker is at it."),
-    JobState.CANCELLING: Badge("pending", "Cancelling", "stop-fill", "The batch in hand is the last one."),
-    JobState.CANCELLED: Badge("disabled", "Cancelled", "slash-circle", "Was stopped; it can be resumed."),
-    JobState.SUCCEEDED: Badge("ready", "Succeeded", "check-circle-fill", "All of it is done."),
+    JobState.QUEUED: Badge("pending", "Queued", "hourglass-split", "Waiting for a worker."),
+    JobState.RUNNING: Badge("running", "Running", "play-fill", "A worker is running it."),
+    JobState.CANCELLING: Badge("pending", "Cancelling", "stop-fill", "It stops after the current batch."),
+    JobState.CANCELLED: Badge("disabled", "Cancelled", "slash-circle", "It was stopped and can be resumed."),
+    JobState.SUCCEEDED: Badge("ready", "Succeeded", "check-circle-fill", "Everything is done."),
     JobState.PARTIAL: Badge(
-        "failed", "Partial", "exclamation-triangle-fill", "Went through, but some items failed."
+        "failed", "Partial", "exclamation-triangle-fill", "It finished, but some items failed."
     ),
-    JobState.FAILED: Badge("failed", "Failed", "x-octagon-fill", "Could not go on; it can be resumed."),
+    JobState.FAILED: Badge(
+        "failed", "Failed", "x-octagon-fill", "It stopped with an error and can be resumed."
+    ),
     JobState.LOST: Badge(
-        "failed", "Lost", "question-circle", "Its worker is not heard of; it can be resumed."
+        "failed", "Lost", "question-circle", "Its worker stopped reporting; it can be resumed."
     ),
 }
 STAGES = {
-    "queueing": "Looking for what needs a vector",
+    "queueing": "Scanning for tools to embed",
     "embedding": "Embedding",
     "reading": "Reading the source",
-    "planned": "The plan is made",
+    "planned": "Plan created",
     "applying": "Applying the plan",
 }
 QUARTER = 25

@@ -35,13 +35,11 @@ _MOST_IN_THE_PILL = 20
 _SHOWN_ARGUMENTS = {
     "statuses": "Embeddings",
     "source": "Source",
-    "rate": "At most a second",
+    "rate": "Tools per second, at most",
     "limit": "Stops after",
 }
 
-_CANCELLED = {
-    APPLY: "What it has changed so far is undone. The plan stays as it is and can be applied again."
-}
+_CANCELLED = {APPLY: "Its changes so far are undone. The plan is kept and can be applied again."}
 """What a cancel does to a job of a kind that is no sequence of batches."""
 
 
@@ -188,7 +186,7 @@ def new_job(request: TenantRequest) -> HttpResponse:
 def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Stops a job after the batch in hand, after a question."""
     if request.method == "POST":
-        return _act(request, pk, services.cancel, "The job stops after the batch in hand.")
+        return _act(request, pk, services.cancel, "The job stops after the current batch.")
     job = _find(pk)
     return confirm(
         request,
@@ -196,10 +194,10 @@ def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
         quote=job.title,
         effect=_CANCELLED.get(
             job.kind,
-            "The batch in hand is finished, and what was done stays done. Resume goes on from there.",
+            "The current batch is finished, and finished work is kept. Resume continues from there.",
         ),
         button="Cancel the job",
-        keep="Let it run",
+        keep="Keep running",
         dangerous=True,
         cancel=reverse("job", args=[pk]),
     )
@@ -209,14 +207,14 @@ def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
 @member_page(Role.OPERATOR)
 def resume_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Goes on where a cancelled, lost or failed job stopped."""
-    return _act(request, pk, services.resume, "The job goes on where it stopped.")
+    return _act(request, pk, services.resume, "The job continues where it stopped.")
 
 
 @require_POST
 @member_page(Role.OPERATOR)
 def retry_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Takes up what failed, and nothing else."""
-    return _act(request, pk, services.retry_failed, "What failed is tried again.")
+    return _act(request, pk, services.retry_failed, "The failed items are retried.")
 
 
 def _act(request: TenantRequest, pk: UUID, change: Callable[[UUID], Job], done: str) -> HttpResponse:

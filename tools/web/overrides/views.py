@@ -33,7 +33,7 @@ _MOST_AT_ONCE = 5_000  # what a page may take the time for
 _PARAMETERS = "parameters"  # as a filter: the descriptions of all parameters
 _FIELDS = {
     **{field: label_of(field).capitalize() for field in OVERRIDABLE_FIELDS},
-    _PARAMETERS: "Descriptions of parameters",
+    _PARAMETERS: "Parameter descriptions",
 }
 
 
@@ -123,7 +123,7 @@ def reset_overrides(request: TenantRequest) -> HttpResponse:
     chosen = _chosen(request)
     back = next_url(request, reverse("override-list"))
     if not chosen:
-        messages.warning(request, "Nothing was chosen, or it has been reset already.")
+        messages.warning(request, "Nothing was selected, or it has already been reset.")
         return redirect(back)
     if _are_too_many(request, chosen):
         return redirect(back)
@@ -160,7 +160,7 @@ def _are_too_many(request: TenantRequest, chosen: list[OverrideStatus]) -> bool:
         return False
     messages.error(
         request,
-        f"These are {len(chosen):,} overrides, and a page takes at most {_MOST_AT_ONCE:,} at once. Narrow the list by source or field.",
+        f"These are {len(chosen):,} overrides, and a page handles at most {_MOST_AT_ONCE:,} at once. Narrow the list by source or field.",
     )
     return True
 
@@ -187,14 +187,14 @@ def keep_overrides(request: TenantRequest) -> HttpResponse:
     if request.method != "POST":
         return confirm(
             request,
-            title=f"Keep {len(chosen):,} edits over newer imported texts?",
-            effect="They stay as they are and count as decided, until their source says something else again.",
-            button=f"Keep {len(chosen):,} edits",
+            title=f"Keep {len(chosen):,} overrides?",
+            effect="They stay as they are and are no longer in conflict, until their source changes again.",
+            button=f"Keep {len(chosen):,} overrides",
             cancel=back,
         )
     with ErrorsAsMessages(request):
         kept = overrides.keep_many(overrides=[one.pk for one in chosen], actor=actor(request))
-        nothing = "Nothing to decide: the imported text has not changed since."
+        nothing = "Nothing to keep: no imported text has changed since."
         plural = "s" if kept != 1 else ""
         messages.success(
             request, f"Kept {kept:,} override{plural} over the newer imported text." if kept else nothing
@@ -212,7 +212,7 @@ def undo_reset(request: TenantRequest) -> HttpResponse:
     given = chosen_ids([request.POST.get("reset", "")])
     with ErrorsAsMessages(request):
         done, changed = overrides.undo_reset(reset=given[0] if given else uuid4(), actor=actor(request))
-        left = f" {changed:,} tools have been changed since and were left alone." if changed else ""
+        left = f" {changed:,} tools have been changed since and were not restored." if changed else ""
         plural = "s" if done != 1 else ""
         messages.success(request, f"Undone: {done:,} override{plural} restored.{left} Embedding queued.")
     request.session["resets"] = [one for one in undoable(request) if one["reset"] not in map(str, given)]

@@ -50,12 +50,12 @@ class ServerForm(SettingsForm):
         label="URL",
         max_length=MAX_URL,
         widget=forms.URLInput(attrs={"placeholder": "https://…/mcp"}),
-        help_text="Of a server over streamable HTTP: a public address; redirects are not followed.",
+        help_text="A server over streamable HTTP at a public address; redirects are not followed.",
     )
     command_id = forms.ChoiceField(
         required=False,
         label="Or a command",
-        help_text="One of those that the deployment allows (MCP_COMMANDS_FILE). No other command can be run from here.",
+        help_text="A command that the deployment allows (MCP_COMMANDS_FILE). No other command can be run from here.",
     )
     headers = HeadersField(
         required=False,
@@ -76,7 +76,7 @@ class ServerForm(SettingsForm):
         example = f"Authorization = {settings.MCP_SECRET_PREFIX}BILLING"
         self.fields["headers"].widget.attrs["placeholder"] = example
         self.fields["headers"].help_text = (
-            "One a line: Header-Name = ENVIRONMENT_VARIABLE_NAME. Names only, never a secret: the value is read from the "
+            "One per line: Header-Name = ENVIRONMENT_VARIABLE_NAME. Names only, never a secret: the value is read from the "
             f"portal's environment when the server is asked. The variable's name begins with {settings.MCP_SECRET_PREFIX}."
         )
         allowed, self.commands_error = _allowed_commands()

@@ -29,11 +29,9 @@ from tools.web.shell.errors import ErrorsAsMessages
 
 _MOST_SETTINGS = 10
 HEALTH = {
-    Health.UNKNOWN: Badge("none", "Not asked yet", "question-circle", "Test asks it for its tools."),
-    Health.HEALTHY: Badge("ready", "Healthy", "check-circle-fill", "It answered the last time it was asked."),
-    Health.FAILING: Badge(
-        "failed", "Failing", "x-octagon-fill", "It did not answer the last time it was asked."
-    ),
+    Health.UNKNOWN: Badge("none", "Not tested yet", "question-circle", "Test asks it for its tools."),
+    Health.HEALTHY: Badge("ready", "Healthy", "check-circle-fill", "It answered the last request."),
+    Health.FAILING: Badge("failed", "Failing", "x-octagon-fill", "It did not answer the last request."),
 }
 
 
@@ -81,7 +79,7 @@ def new_server(request: TenantRequest) -> HttpResponse:
         except CatalogueError as error:
             _refuse(form, error)
         else:
-            messages.success(request, "The server is stored. Test asks it for its tools.")
+            messages.success(request, "Server saved. Test asks it for its tools.")
             return redirect("server", pk=server.pk)
     return render(request, "servers/edit.html", {"form": form}, status=422 if form.errors else 200)
 
@@ -109,7 +107,7 @@ def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
         else:
             if is_stale:
                 return _conflict(request, server, form)
-            messages.success(request, "The server is saved.")
+            messages.success(request, "Server saved.")
             return redirect("server", pk=pk)
     return render(request, "servers/edit.html", {"form": form, "server": server}, status=422)
 
@@ -122,7 +120,7 @@ def _conflict(request: TenantRequest, server: Any, form: ServerForm) -> HttpResp
         # Unbound, so that the fields show the merged values and what its author has seen is what is stored now.
         "form": ServerForm(server=server, shown=merged.values),
         "merge": merged,
-        "stale": f"{last_author(server)} changed this server while you were editing it. Nothing of yours was stored yet.",
+        "stale": f"{last_author(server)} changed this server while you were editing it. Your changes have not been saved yet.",
     }
     return render(request, "servers/edit.html", context, status=409)
 
@@ -156,7 +154,7 @@ def delete_server(request: TenantRequest, pk: UUID) -> HttpResponse:
         return confirm(
             request,
             title=f"Delete the server {server.slug}?",
-            effect="Only how it is reached is forgotten; its history stays.",
+            effect="Its connection is deleted; its history is kept.",
             button="Delete server",
             dangerous=True,
             cancel=reverse("server", args=[pk]),

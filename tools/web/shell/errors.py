@@ -60,7 +60,7 @@ def _own_sentence(exception: Exception | None, otherwise: str) -> str:
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     too_large = type(exception).__name__ in {"RequestDataTooBig", "TooManyFieldsSent", "TooManyFilesSent"}
     text = (
-        "This was more than a form may hold (1 MB). Upload large documents as a file."
+        "The form is larger than 1 MB. Upload large documents as a file."
         if too_large
         else "The browser sent something that this page does not understand. Go back and try again."
     )
@@ -76,7 +76,7 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 
 def busy(request: HttpRequest, text: str) -> HttpResponse:
-    return _page(request, 503, "One moment", text)
+    return _page(request, 503, "Busy", text)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
@@ -85,5 +85,5 @@ def server_error(request: HttpRequest) -> HttpResponse:
         request,
         500,
         "Something went wrong",
-        "Nothing of this step was stored. The request id below finds it in the log.",
+        "Nothing was saved. Use the request id below to find the error in the log.",
     )

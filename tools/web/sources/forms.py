@@ -33,7 +33,7 @@ class ImportForm(PortalForm):
         widget=forms.ClearableFileInput(
             attrs={"accept": ".json,.yaml,.yml,.zip,.tar.gz,.tgz,.txt,application/json,application/yaml"}
         ),
-        help_text="OpenAPI 2.0 or 3.x, the answer of an MCP server to tools/list, or LightAPI 0.1.0; JSON or YAML, up to 20 MB. Several files of one OpenAPI document as zip or tar.gz.",
+        help_text="OpenAPI 2.0 or 3.x, the response of an MCP server to tools/list, or LightAPI 0.1.0; JSON or YAML, up to 20 MB. Several files of one OpenAPI document as zip or tar.gz.",
     )
     url = forms.CharField(
         required=False,
@@ -45,7 +45,7 @@ class ImportForm(PortalForm):
     text = PlainTextField(
         label="Text",
         widget=forms.Textarea(attrs={"rows": 6, "class": "font-monospace", "spellcheck": "false"}),
-        help_text="The document itself. For more than 1 MB use a file.",
+        help_text="The document itself, up to 1 MB; use a file for more.",
     )
     server: forms.ModelChoiceField[McpServer] = forms.ModelChoiceField(
         None,
@@ -53,25 +53,25 @@ class ImportForm(PortalForm):
         label="MCP server",
         to_field_name="slug",
         empty_label="None",
-        help_text="One of the page Servers: it is asked for its tools.",
+        help_text="A server of the page Servers, which is asked for its tools.",
     )
     server_url = forms.CharField(
         required=False,
         label="URL of an MCP server",
         validators=[_validate_url],
         widget=forms.URLInput(attrs={"placeholder": "https://…/mcp"}),
-        help_text="One that needs no headers, over streamable HTTP.",
+        help_text="A server that needs no headers, over streamable HTTP.",
     )
     kind = forms.ChoiceField(
-        choices=[("", "Recognise it"), *DOCUMENT_KINDS],
+        choices=[("", "Detect automatically"), *DOCUMENT_KINDS],
         required=False,
         label="Kind",
-        help_text="Only needed where a document could be of two kinds.",
+        help_text="Needed only if a document could be of two kinds.",
     )
     source = SlugField(
         required=False,
         label="Source name",
-        help_text="The source that this belongs to, and the namespace of its tools. If empty, it is called after the file, URL or server.",
+        help_text="The source that this belongs to, and the namespace of its tools. If empty, it is named after the file, URL or server.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -83,7 +83,7 @@ class ImportForm(PortalForm):
         given = [name for name in self.WAYS if cleaned.get(name)]
         if not self.errors and len(given) != 1:
             raise forms.ValidationError(
-                "Give one thing: a file, a URL, a text or an MCP server."
+                "Give only one of them: a file, a URL, a text or an MCP server."
                 if given
                 else "Choose a file, give a URL, paste the document, or choose an MCP server."
             )
@@ -93,38 +93,40 @@ class ImportForm(PortalForm):
                 "document", f"The document is larger than {settings.DOCUMENT_MAX_BYTES // 1_000_000} MB."
             )
         if cleaned.get("text") and not cleaned.get("source"):
-            self.add_error("source", "A pasted document has no file name: say what its source is called.")
+            self.add_error("source", "A pasted document has no file name: enter the name of its source.")
         return cleaned
 
 
 class SourceForm(SettingsForm):
     """What operators decide about a source. A source has the fields that its kind can use."""
 
-    title = forms.CharField(max_length=300, required=False, help_text="Empty: as the document says.")
+    title = forms.CharField(
+        max_length=300, required=False, help_text="If empty, the document's title is used."
+    )
     url = forms.CharField(
         required=False,
         label="URL",
         max_length=MAX_URL,
         widget=forms.URLInput,
-        help_text="Where it is read anew: a public address; redirects are not followed.",
+        help_text="Where syncs read it from: a public address; redirects are not followed.",
     )
     server: forms.ModelChoiceField[McpServer] = forms.ModelChoiceField(
         None,
         required=False,
         label="MCP server",
         empty_label="None: use the URL",
-        help_text="Which server is asked for the tools.",
+        help_text="The server that syncs read the tools from.",
     )
     schedule = forms.ChoiceField(
         choices=Schedule.choices,
         required=False,
-        label="Read it anew",
-        help_text="Makes a plan each time something changed.",
+        label="Sync schedule",
+        help_text="Each scheduled sync makes a plan if something has changed.",
     )
     auto_apply = forms.BooleanField(
         required=False,
-        label="Apply scheduled plans by themselves",
-        help_text="A plan under which more than a fifth of the tools would vanish still waits for you.",
+        label="Apply scheduled plans automatically",
+        help_text="A plan that would remove more than a fifth of the tools still waits for you.",
     )
     sync_wins = forms.BooleanField(required=False, label="Sync wins over edits")
 
@@ -145,13 +147,13 @@ class SourceForm(SettingsForm):
             for name in ("url", "schedule", "auto_apply"):
                 del self.fields[name]
         lost = (
-            f" The next sync would remove the edits of {overrides:,} tool{'s' if overrides != 1 else ''}."
+            f" The next sync would remove the overrides of {overrides:,} tool{'s' if overrides != 1 else ''}."
             if overrides
             else ""
         )
         self.fields[
             "sync_wins"
-        ].help_text = f"Off: a sync leaves alone what people edited, and shows both texts. On: a sync overwrites edits.{lost}"
+        ].help_text = f"Off: syncs keep overrides and show both texts. On: syncs remove overrides.{lost}"
 
     @staticmethod
     def values_of(source: Source) -> dict[str, Any]:

@@ -36,7 +36,7 @@ _MOST_GONE = 50
 _MOST_SETTINGS = 10
 _CHOICES = {
     "kind": {str(kind.value): str(kind.label) for kind in SourceKind},
-    "state": {"failing": "Failing", "planned": "A plan waits", "scheduled": "Scheduled"},
+    "state": {"failing": "Failing", "planned": "Plan waiting", "scheduled": "Scheduled"},
 }
 
 
@@ -180,7 +180,7 @@ def save_settings(request: TenantRequest, pk: UUID) -> HttpResponse:
         return _render(request, source, form, status=422)
     if is_stale:
         return _conflict(request, source, form)
-    messages.success(request, "The settings are saved.")
+    messages.success(request, "Settings saved.")
     return redirect("source", pk=pk)
 
 
@@ -195,7 +195,7 @@ def _conflict(request: TenantRequest, source: Any, form: SourceForm) -> HttpResp
     merged = merge(SourceForm.values_of(source), seen or None, form)
     # Unbound, so that the fields show the merged values and what its author has seen is what is stored now.
     again = SourceForm(source=source, overrides=_overridden(source), shown=merged.values)
-    stale = f"{last_author(source)} changed these settings while you were editing them. Nothing of yours was stored yet."
+    stale = f"{last_author(source)} changed these settings while you were editing them. Your changes have not been saved yet."
     return _render(request, source, again, status=409, merge=merged, stale=stale)
 
 
@@ -207,14 +207,14 @@ def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
     if not source.is_readable:
         messages.error(
             request,
-            "This source has no address to be read anew from. Import a newer document, or set its URL.",
+            "This source has no address to sync from. Import a newer document, or set its URL.",
         )
         return redirect("source", pk=pk)
     return start_job(
         request,
         SYNC,
         {"source": source.slug},
-        running="This source is being read already.",
+        running="This source is already being synced.",
         back=reverse("source", args=[pk]),
     )
 
@@ -247,8 +247,8 @@ def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
         return confirm(
             request,
             title=f"Delete the source {source.slug}?",
-            effect=f"This removes its {tools} tools with their edits and vectors, its endpoints, its documents and its syncs. "
-            "It cannot be undone; a new import brings the tools back, but not the edits.",
+            effect=f"This deletes its {tools} tools with their overrides and vectors, its endpoints, its documents and its syncs. "
+            "It cannot be undone; a new import brings the tools back, but not the overrides.",
             button=f"Delete source and {tools} tools",
             dangerous=True,
             cancel=reverse("source", args=[pk]),

@@ -12,8 +12,8 @@ from tools.web.shell.badges import Badge
 from tools.web.shell.diff import Segment, as_text, word_diff
 
 STATES = {
-    SyncState.PLANNED: Badge("running", "Planned", "list-task", "Waits to be applied or discarded."),
-    SyncState.APPLIED: Badge("ready", "Applied", "check-circle-fill", "The tools follow it."),
+    SyncState.PLANNED: Badge("running", "Planned", "list-task", "Waiting to be applied or discarded."),
+    SyncState.APPLIED: Badge("ready", "Applied", "check-circle-fill", "Its changes were made."),
     SyncState.DISCARDED: Badge("disabled", "Discarded", "slash-circle", "Nothing was changed."),
     SyncState.FAILED: Badge(
         "failed", "Failed", "x-octagon-fill", "The source could not be read; nothing was changed."
@@ -21,14 +21,14 @@ STATES = {
 }
 ACTIONS = {
     Action.ADD: Badge("ready", "Added", "plus-lg", "A new tool."),
-    Action.CHANGE: Badge("running", "Changed", "pencil-square", "A tool that is there already."),
+    Action.CHANGE: Badge("running", "Changed", "pencil-square", "An existing tool."),
     Action.MOVE: Badge(
         "running",
         "Moved",
         "arrow-left-right",
-        "Another path or method; the tool keeps its id, edits and history.",
+        "Another path or method; the tool keeps its id, overrides and history.",
     ),
-    Action.REMOVE: Badge("failed", "Removed", "trash", "Its tool is deactivated, and kept with its edits."),
+    Action.REMOVE: Badge("failed", "Removed", "trash", "The tool is deactivated and keeps its overrides."),
 }
 
 

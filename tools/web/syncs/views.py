@@ -187,7 +187,8 @@ def apply_sync(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     found = find_sync(pk, sync)
     if found.state != SyncState.PLANNED:
         messages.error(
-            request, f"This sync is over ({found.get_state_display().lower()}); nothing was applied."
+            request,
+            f"This sync has already ended ({found.get_state_display().lower()}); nothing was applied.",
         )
         here = reverse("sync", args=[pk, sync])
         return HttpResponseClientRedirect(here) if request.htmx else redirect(here)
@@ -214,7 +215,7 @@ def apply_sync(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
         request,
         APPLY,
         arguments,
-        running="This sync is being applied already.",
+        running="This sync is already being applied.",
         back=reverse("sync", args=[pk, sync]),
         started=choice.forget,
     )
@@ -272,9 +273,7 @@ def _problem(posted: QueryDict, ticked: int, *, is_agreed: bool) -> str:
     if not posted.get("choice"):
         return ""
     if not is_agreed:
-        return (
-            "The ticks have changed since this was asked, perhaps in another tab. Look at the counts again."
-        )
+        return "The ticks have changed since you were asked, perhaps in another tab. Check the counts again."
     return "Tick the box to agree to the removals, or untick some of them in the plan."
 
 
@@ -287,14 +286,14 @@ def discard(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
         return confirm(
             request,
             title="Discard this plan?",
-            effect="None of its changes is made. "
+            effect="None of its changes will be made. "
             + (
-                "The source was new with it and goes too."
+                "The source was created by this plan and is deleted too."
                 if syncs.is_all_of_source(found)
-                else "The source stays as it is, and the plan stays in its history."
+                else "The source is unchanged, and the plan stays in its history."
             ),
             button="Discard the plan",
-            keep="Keep it",
+            keep="Keep the plan",
             cancel=reverse("sync", args=[pk, sync]),
         )
     with ErrorsAsMessages(request):
@@ -318,7 +317,7 @@ def plan_again(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     if found.source.kind == SourceKind.MANUAL:
         # A file adds and changes tools and never says which there are, so it is no state to plan for.
         messages.error(
-            request, "A file of tools is not planned. Import it again with manage.py import_tools."
+            request, "A file of tools cannot be planned. Import it again with manage.py import_tools."
         )
         return redirect("sync", pk=pk, sync=sync)
     try:

@@ -38,21 +38,23 @@ class ToolForm(PortalForm):
     name = LineField(max_length=200)
     description = PlainTextField(
         widget=forms.Textarea(attrs={"rows": 8}),
-        help_text="What the tool does and when to use it, in the words people ask with. Markdown is shown as such.",
+        help_text="What the tool does and when to use it, in the words people ask with. Markdown is rendered.",
     )
-    tags = LinesField(required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="One a line.")
+    tags = LinesField(required=False, widget=forms.Textarea(attrs={"rows": 4}), help_text="One per line.")
     use_cases = LinesField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text="Questions this tool answers, one a line. They are embedded with it.",
+        help_text="Questions this tool answers, one per line. They are embedded with it.",
     )
     category = LineField(max_length=100, required=False)
     subcategory = LineField(max_length=100, required=False)
     routing_domain = LineField(max_length=100, required=False, label="Domain")
     semantic_namespace = LineField(max_length=100, required=False)
-    tech_stack = LinesField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="One a line.")
+    tech_stack = LinesField(
+        required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="One per line."
+    )
     target_personas = LinesField(
-        required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Who it is for, one a line."
+        required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Who it is for, one per line."
     )
     tool_type = forms.ChoiceField(choices=ToolType.choices, label="Type")
     lifecycle = forms.ChoiceField(choices=Lifecycle.choices)
@@ -62,7 +64,7 @@ class ToolForm(PortalForm):
     annotations = JsonField(
         required=False,
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "class": "font-monospace"}),
-        help_text="What the tool does to the world, as a JSON object: readOnlyHint, destructiveHint, idempotentHint, openWorldHint.",
+        help_text="The side effects of the tool, as a JSON object: readOnlyHint, destructiveHint, idempotentHint, openWorldHint.",
     )
     semantic_weight = forms.FloatField(
         initial=1.0,

@@ -96,7 +96,7 @@ def _tell_saved(request: TenantRequest, before: Tool, saved: Tool) -> None:
         embedding_text.source_text(saved) == embedding_text.source_text(before)
         and saved.active == before.active
     ):
-        messages.success(request, "Saved. The embedded text is the same, so its vector stays.")
+        messages.success(request, "Saved. The embedded text is the same, so the vector is kept.")
     else:
         messages.success(request, "Saved. Embedding queued.")
 
@@ -189,7 +189,7 @@ def delete(request: TenantRequest, pk: UUID) -> HttpResponse:
         return confirm(
             request,
             title=f"Delete {tool.name}?",
-            effect="The tool, its vector and its edits are removed. Its history stays. This cannot be undone.",
+            effect="The tool and its vector are deleted. Its history is kept. This cannot be undone.",
             button="Delete tool",
             dangerous=True,
             cancel=reverse("tool", args=[pk]),

@@ -108,7 +108,7 @@ def test_switch_switch_back_and_drop_each_ask_first_EMB_10(superuser: Client, tw
     assert slots.all()[0].model == "model-1"  # asking changes nothing
     for _ in range(2):  # the second press changes nothing more
         assert superuser.post("/models/switch/", {"model": "model-2"}).status_code == 302
-        assert "model-2 serves now." in page(superuser)
+        assert "model-2 is serving now." in page(superuser)
     assert slots.all()[0].model == "model-2"
 
     assert "Switch back" in page(superuser)
@@ -121,7 +121,7 @@ def test_switch_switch_back_and_drop_each_ask_first_EMB_10(superuser: Client, tw
     assert "The second model is model-2 now, and not model-1." in page(superuser)
     assert len(slots.all()) == 2
     superuser.post("/models/drop/", {"model": "model-2"})
-    assert "model-2 is given up." in page(superuser)
+    assert "model-2 was dropped." in page(superuser)
     assert [slot.model for slot in slots.all()] == ["model-1"]
     fill(two_models)
     assert two_models.all("SELECT 1 FROM tools_toolembedding WHERE slot = 1") == []
@@ -136,13 +136,13 @@ def test_a_provider_that_is_down_is_named_with_since_when_why_and_the_next_try_E
         )
     html = page(superuser)
     first, _, second = html.partition('id="model-second"')
-    assert "is down since" not in first
-    assert "The provider of model-2 is down since" in second
+    assert "has been down since" not in first
+    assert "The provider of model-2 has been down since" in second
     assert "401: wrong key" in second
-    assert "It is tried again" in second
+    assert "Next try" in second
     with login("DATABASE_WORKER_URL"):
         circuit_breaker.record_success("model-2", "passage")
-    assert "is down since" not in page(superuser)
+    assert "has been down since" not in page(superuser)
 
 
 def test_a_tenants_admin_sees_what_serves_and_neither_counts_nor_buttons_EMB_10_SEC_1(
@@ -152,12 +152,12 @@ def test_a_tenants_admin_sees_what_serves_and_neither_counts_nor_buttons_EMB_10_
     admin = make_client(committed, Role.ADMIN)
     html = page(admin)
     assert "model-1" in html
-    assert "It is complete, and could serve. To switch needs a superuser" in html
+    assert "It is complete and can serve. Switching requires a superuser" in html
     assert "ready here" not in html
     assert 'href="/models/switch/"' not in html
     for path in ("/models/switch/", "/models/drop/"):
         for answer in (admin.get(path), admin.post(path, {"model": "model-2"})):
             assert answer.status_code == 403
-            assert "This needs a superuser" in answer.content.decode()
+            assert "This requires a superuser" in answer.content.decode()
     assert len(slots.all()) == 2
     assert make_client(committed, Role.OPERATOR).get("/models/").status_code == 403

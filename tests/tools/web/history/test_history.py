@@ -193,7 +193,7 @@ def test_CAT_8_nothing_is_restored_where_nothing_differs_or_nothing_is(
     tool, other = make_tool(), make_tool()
     path = f"/tools/{tool.pk}/history/{events(tool)[0]}/restore/"
     assert (
-        "Nothing to restore: the tool is as it was then."
+        "Nothing to restore: the tool already matches this version."
         in operator_client.get(path, follow=True).content.decode()
     )
     assert Tool.objects.get(pk=tool.pk).version == 1

@@ -135,13 +135,13 @@ def test_a_lost_job_says_so_and_offers_resume_and_no_bar_that_moves_UI_3_6(
     context = running(done=40)
     Job.objects.update(heartbeat_at=timezone.now() - timedelta(seconds=3600))
     html = job_page(operator_client, context)
-    assert "has not been heard of for a minute" in html
-    assert "<dt>Took</dt>" not in html
+    assert "has not reported for a minute" in html
+    assert "<dt>Duration</dt>" not in html
     assert "hx-trigger" not in html.partition('id="job"')[2].partition(">")[0]
     assert operator_client.post(f"/jobs/{context.job.pk}/resume/").status_code == 302
     assert services.find(context.job.pk).shown_state == "queued"
     html = job_page(operator_client, context)
-    assert "The job goes on where it stopped." in html
+    assert "The job continues where it stopped." in html
     assert "40 of 100" in html
 
 
@@ -152,12 +152,12 @@ def test_cancel_asks_first_without_javascript_too_and_then_says_that_the_batch_i
     path = f"/jobs/{context.job.pk}/cancel/"
     question = page(operator_client, path)
     assert "Cancel this job?" in question
-    assert "Let it run" in question
+    assert "Keep running" in question
     assert "<html" not in page(operator_client, path, **HTMX)
     assert services.find(context.job.pk).shown_state == "running"
     assert operator_client.post(path)["Location"] == f"/jobs/{context.job.pk}/"
     html = job_page(operator_client, context)
-    assert "The job stops after the batch in hand." in html
+    assert "The job stops after the current batch." in html
     assert "Cancelling" in html
     assert 'id="job-cancel"' not in html
     end(context, JobState.SUCCEEDED)
@@ -177,7 +177,7 @@ def test_what_failed_can_be_retried_and_what_is_over_cannot_be_cancelled_UI_3_6_
     operator_client.post(f"/jobs/{context.job.pk}/resume/")
     assert "Only a job that was cancelled, lost or failed can go on" in job_page(operator_client, context)
     answer = operator_client.post(f"/jobs/{context.job.pk}/retry/", headers=HTMX)
-    assert "What failed is tried again." in answer.content.decode()
+    assert "The failed items are retried." in answer.content.decode()
     assert services.find(context.job.pk).shown_state == "queued"
 
 
@@ -187,7 +187,7 @@ def test_a_job_that_could_not_go_on_says_why_UI_3_6(
     context = running(done=1)
     end(context, JobState.FAILED, "ValueError: <b>broken</b>")
     html = job_page(operator_client, context)
-    assert "It could not go on." in html
+    assert "The job failed." in html
     assert "ValueError: &lt;b&gt;broken&lt;/b&gt;" in html
     assert 'id="job-resume"' in html
 
@@ -225,11 +225,11 @@ def test_a_provider_that_is_down_is_named_while_somebody_waits_for_it_EMB_5(
     )
     for path in (f"/jobs/{context.job.pk}/", f"/tools/{tool.pk}/", f"/tools/{tool.pk}/embedding/"):
         html = page(viewer_client, path)
-        assert f"The provider of {settings.EMBEDDING_MODEL} is down since" in html
+        assert f"The provider of {settings.EMBEDDING_MODEL} has been down since" in html
         assert "connection refused" in html
         assert "elsewhere" not in html
     end(context, JobState.SUCCEEDED)
-    assert "is down since" not in job_page(viewer_client, context)
+    assert "has been down since" not in job_page(viewer_client, context)
 
 
 # --- The list and the pill ----------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ def test_a_list_costs_the_same_number_of_questions_however_many_jobs_UI_3_6(
 def test_no_jobs_yet_says_what_one_is_UI_3_0(operator_client: Client, viewer_client: Client) -> None:
     assert "No jobs yet" in page(operator_client, "/jobs/")
     html = page(viewer_client, "/jobs/")
-    assert "To start one needs the role operator; you are viewer." in html
+    assert "Starting one requires the role operator; you are viewer." in html
     assert "hx-trigger" not in html.partition('id="results"')[2].partition(">")[0]
 
 

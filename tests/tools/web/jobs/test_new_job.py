@@ -28,9 +28,9 @@ def test_a_dry_run_counts_and_starts_nothing_and_start_starts_UI_3_6_EMB_8(
     ToolEmbedding.objects.update(status="failed")
     form = {"statuses": "failed", "source": "", "rate": "", "limit": "2"}
     html = " ".join(operator_client.post("/jobs/new/", {**form, "count": "1"}).content.decode().split())
-    assert "<dt>tools looked at</dt><dd>3</dd>" in html
+    assert "<dt>tools scanned</dt><dd>3</dd>" in html
     assert "<dt>to embed</dt><dd>2</dd>" in html
-    assert "a guess until one job has been measured here" in html
+    assert "an assumption until a first job has been measured" in html
     assert not Job.objects.exists()
     answer = operator_client.post("/jobs/new/", {**form, "start": "1"})
     job = Job.objects.get()

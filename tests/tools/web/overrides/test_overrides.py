@@ -53,7 +53,7 @@ def test_SYN_5_the_page_shows_conflicts_first_with_both_differences_who_and_when
     assert "Imported<ins> and moved on</ins>." in html
     assert "<del>Imported and moved on</del><ins>Ours of the shop</ins>." in html
     assert "olga" in html
-    for action in ("Reset", "Take theirs", "Keep"):
+    for action in ("Reset", "Reset to imported", "Keep"):
         assert action not in html.split("<ul class", 1)[1]
     assert "Copy as patch" in html
 
@@ -80,7 +80,7 @@ def test_SYN_5_filters_narrow_the_list_and_a_fragment_answers_them(
 
 
 def test_SYN_5_without_overrides_the_page_says_what_one_is(viewer_client: Client) -> None:
-    assert "An override is what a person wrote over an imported text" in page(viewer_client)
+    assert "An override is a person's change of an imported field" in page(viewer_client)
 
 
 def test_SYN_5_the_page_asks_a_bounded_number_of_queries(
@@ -100,7 +100,7 @@ def test_SYN_5_selected_overrides_are_reset_after_a_question_with_the_exact_text
     question = operator_client.post("/overrides/reset/", {"selected": chosen, "next": "/overrides/?who=olga"})
     html = question.content.decode()
     assert question.status_code == 200
-    assert "3 fields of 3 tools lose what was written over them" in html
+    assert "3 overrides of 3 tools are removed" in html
     assert html.count('<blockquote class="quote">Imported.</blockquote>') == 2
     assert html.count('<blockquote class="quote">Imported and moved on.</blockquote>') == 1
     assert len(ids()) == 6
@@ -108,7 +108,7 @@ def test_SYN_5_selected_overrides_are_reset_after_a_question_with_the_exact_text
         "/overrides/reset/", {"selected": chosen, "seen": seen_of(html), "next": "/overrides/?who=olga"}, follow=True
     )  # fmt: skip
     assert answer.redirect_chain == [("/overrides/?who=olga", 302)]
-    assert "3 fields have their imported value again. Embedding queued." in answer.content.decode()
+    assert "3 fields reset to imported. Embedding queued." in answer.content.decode()
     assert sorted(Tool.objects.values_list("description", flat=True)) == [
         "Imported and moved on.",
         "Imported.",
@@ -126,7 +126,7 @@ def test_SYN_5_all_that_match_are_reset_and_nothing_else(
     overrule(many(tenant, 2, "other"))
     path = "/overrides/reset/?all=1&source=shop&field=tags"
     html = operator_client.get(path).content.decode()
-    assert "Reset 3 fields to the imported values?" in html
+    assert "Reset 3 fields to imported?" in html
     operator_client.post(path, {"seen": seen_of(html)})
     assert (
         len(ids(tool__source__slug="shop")) == len(ids(field="description", tool__source__slug="shop")) == 3
@@ -175,7 +175,7 @@ def test_SYN_5_more_than_a_page_has_time_for_is_refused_with_a_sentence(
 ) -> None:
     monkeypatch.setattr(pages, "_MOST_AT_ONCE", 5)
     html = operator_client.get("/overrides/reset/?all=1", follow=True).content.decode()
-    assert "These are 6 overrides, and a page takes at most 5 at once." in html
+    assert "These are 6 overrides, and a page handles at most 5 at once." in html
     assert len(ids()) == 6
 
 
@@ -186,7 +186,7 @@ def test_SYN_5_with_nothing_chosen_nothing_is_done(
     for sent in ({}, {"selected": "nonsense"}, {"selected": str(shop[0].pk)}, {"seen": "x"}):
         answer = operator_client.post(path, sent, follow=True)
         assert answer.redirect_chain == [("/overrides/", 302)]
-        words = "Nothing was chosen" if "reset" in path else "Nothing to decide"
+        words = "Nothing was selected" if "reset" in path else "Nothing to keep"
         assert words in answer.content.decode()
     assert len(ids()) == 6
 
@@ -195,11 +195,11 @@ def test_SYN_5_keep_one_selected_or_all_in_conflict(
     operator_client: Client, tenant: Tenant, shop: list[Tool]
 ) -> None:
     answer = operator_client.post("/overrides/keep/", {"selected": ids()}, follow=True)
-    assert "Kept 1 edit over the newer imported text." in answer.content.decode()
+    assert "Kept 1 override over the newer imported text." in answer.content.decode()
     many(tenant, 3, text="Said anew.")
     path = "/overrides/keep/?all=1&field=description"
     html = operator_client.get(path, headers=HTMX).content.decode()
-    assert "Keep 3 edits over newer imported texts?" in html
+    assert "Keep 3 overrides?" in html
     assert len(overrides.conflicts(ManualOverride.objects.all())) == 3
     operator_client.post(path)
     assert overrides.conflicts(ManualOverride.objects.all()) == set()
@@ -214,7 +214,7 @@ def test_SYN_5_a_patch_of_too_many_edits_is_refused_with_a_sentence(
         viewer_client.get("/overrides/patch/?all=1&download=1", follow=True),
         viewer_client.post("/overrides/patch/?all=1", follow=True),
     ):
-        assert "These are 6 overrides, and a page takes at most 5 at once." in answer.content.decode()
+        assert "These are 6 overrides, and a page handles at most 5 at once." in answer.content.decode()
     assert "Propose upstream" in viewer_client.get("/overrides/patch/?all=1&field=tags").content.decode()
 
 
@@ -222,7 +222,7 @@ def test_SYN_5_a_patch_proposes_the_edits_to_the_source_as_a_unified_diff(
     viewer_client: Client, tenant: Tenant, shop: list[Tool]
 ) -> None:
     html = viewer_client.get("/overrides/patch/?all=1&field=tags").content.decode()
-    assert "3 edits against what the source says" in html
+    assert "3 overrides as a patch against the source" in html
     answer = viewer_client.post("/overrides/patch/", {"selected": ids(tool=shop[0]), "download": "1"})
     assert answer["Content-Type"] == "text/plain; charset=utf-8"
     assert "attachment" in answer["Content-Disposition"]
@@ -291,11 +291,11 @@ def test_SYN_5_a_late_or_foreign_undo_is_refused_with_a_sentence(
 def test_SYN_5_an_undo_is_offered_for_ten_minutes_only(operator_client: Client, shop: list[Tool]) -> None:
     html = operator_client.get("/overrides/reset/?all=1").content.decode()
     operator_client.post("/overrides/reset/?all=1", {"seen": seen_of(html)})
-    assert "Reset: 6 fields." in page(operator_client)
+    assert "Reset to imported: 6 fields." in page(operator_client)
     session = operator_client.session
     session["resets"] = [{**one, "at": one["at"] - 601} for one in session["resets"]]
     session.save()
-    assert "Reset: 6 fields." not in page(operator_client)
+    assert "Reset to imported: 6 fields." not in page(operator_client)
 
 
 def test_SEC_3_hostile_texts_and_names_are_shown_as_text(operator_client: Client, tenant: Tenant) -> None:
@@ -328,7 +328,7 @@ def test_another_tenants_overrides_are_not_there(
         theirs = ids()
     assert "No overrides" in page(operator_client)
     answer = operator_client.get(f"/overrides/reset/?selected={theirs[0]}", follow=True)
-    assert "Nothing was chosen" in answer.content.decode()
+    assert "Nothing was selected" in answer.content.decode()
     with tenant_context(other.pk):
         assert ids() == theirs
 

@@ -16,10 +16,10 @@ def test_SRC_5_keyword_answers_say_that_they_are_degraded(
     tool = make_tool(name="refund_payment", description="Gives a customer their money back.")
     make_tool(name="weather", description="Tells the weather.")
     html = viewer_client.get("/search/?q=give+the+customer+money+back").content.decode()
-    assert "Answered by keyword alone." in html
+    assert "Answered by keyword only." in html
     assert "Semantic search is switched off" in html
     assert f'href="/tools/{tool.pk}/"' in html
-    assert "How it scored" in html
+    assert "<summary>Score</summary>" in html
 
 
 @override_settings(SEARCH_SEMANTIC=False)

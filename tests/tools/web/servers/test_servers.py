@@ -114,9 +114,9 @@ def test_R16_a_stale_form_of_a_server_changes_nothing_and_says_who_changed_what(
     assert answer.status_code == 409
     sums.refresh_from_db()
     assert (sums.title, sums.command_id) == ("Their shop", "mute")
-    assert "olga changed this server while you were editing it. Nothing of yours was stored yet." in html
+    assert "olga changed this server while you were editing it. Your changes have not been saved yet." in html
     assert "<del>Their shop</del><ins>Sums</ins>" in html
-    assert "Taken over from them, since you had not touched it: or a command." in html
+    assert "Taken from their version, because you had not changed it: or a command." in html
     form = answer.context["form"]
     again = {**FIELDS, "command_id": form["command_id"].value(), "seen": form["seen"].value()}
     assert admin_client.post(path, again).status_code == 302
@@ -152,7 +152,7 @@ def test_CAT_3_a_test_names_the_tools_and_notes_the_health(operator_client: Clie
     answer = operator_client.post(f"/servers/{sums.pk}/test/", headers=HTMX)
     html = answer.content.decode()
     assert "<html" not in html
-    assert "It answers with 2 tools" in html
+    assert "It answered with 2 tools" in html
     assert "subtract" in html
     sums.refresh_from_db()
     assert sums.health == Health.HEALTHY
@@ -200,7 +200,7 @@ def test_the_list_says_what_a_server_is_where_there_is_none_and_who_may_add_one_
     assert "New server" in admin_client.get("/servers/").content.decode()
     page = viewer_client.get("/servers/").content.decode()
     assert "No MCP servers yet" in page
-    assert "needs the role admin; you are viewer" in page
+    assert "requires the role admin; you are viewer" in page
 
 
 def test_CAT_8_the_history_of_a_server_shows_its_changes_and_fills_the_form_again(

@@ -113,7 +113,7 @@ def test_operators_delete_nothing_and_admins_do_after_a_question(
     path = f"/tools/{tool.pk}/delete/"
     refused = operator_client.post(path)
     assert refused.status_code == 403
-    assert "This needs the role admin" in refused.content.decode()
+    assert "This requires the role admin" in refused.content.decode()
     assert "Delete tool" in admin_client.get(path).content.decode()
     assert Tool.objects.filter(pk=tool.pk).exists()
     assert admin_client.post(path).status_code == 302
@@ -201,7 +201,7 @@ def test_R16_a_second_press_of_delete_waits_and_then_finds_nothing(
     admin_database.execute(f"SELECT pg_advisory_unlock({lock})")
     pressed.join()
     assert answers[0].status_code == 404
-    assert "It is no longer here. Somebody has deleted it meanwhile." in answers[0].content.decode()
+    assert "This no longer exists: somebody has deleted it." in answers[0].content.decode()
 
 
 def test_errors_of_fragments_are_one_alert(viewer_client: Client) -> None:

@@ -75,7 +75,7 @@ def test_R16_a_test_of_a_server_and_a_plan_made_again_hold_no_transaction_either
 ) -> None:
     with tenant_context(committed.pk):
         server = McpServer.objects.get()
-    assert "It answers with 1 tool" in client.post(f"/servers/{server.pk}/test/").content.decode()
+    assert "It answered with 1 tool" in client.post(f"/servers/{server.pk}/test/").content.decode()
     assert bounded(asked, 2)
     client.post("/sources/import/", {"document": SimpleUploadedFile("shop.json", RAW), "plan": "1"})
     with tenant_context(committed.pk):

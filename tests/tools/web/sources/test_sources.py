@@ -58,7 +58,7 @@ def test_SYN_4_an_upload_becomes_a_plan_and_no_tool_yet(operator_client: Client)
     assert sync.source.slug == "shop"
     assert not Tool.objects.exists()
     page = operator_client.get(f"/sources/{sync.source_id}/").content.decode()
-    assert "A plan waits." in page
+    assert "A plan is waiting." in page
     assert "shop.yaml" in page
 
 
@@ -71,7 +71,7 @@ def test_SYN_1_a_pasted_text_needs_a_name_and_is_kept(operator_client: Client) -
     answer = operator_client.post("/sources/import/", {"text": RAW.decode(), "plan": "1"})
     html = answer.content.decode()
     assert answer.status_code == 422
-    assert "say what its source is called" in html
+    assert "enter the name of its source" in html
     assert "operationId: listOrders" in html
     operator_client.post("/sources/import/", {"text": RAW.decode(), "source": "pasted", "plan": "1"})
     assert Source.objects.get().slug == "pasted"
@@ -91,8 +91,8 @@ def test_SYN_1_a_document_that_could_be_of_two_kinds_is_asked_about(operator_cli
     ("fields", "sentence"),
     [
         ({}, "Choose a file, give a URL, paste the document, or choose an MCP server."),
-        ({"text": "a: 1", "url": "https://e.com/x.json", "source": "s"}, "Give one thing"),
-        ({"url": "https://e.com/x.json", "server_url": "https://e.com/mcp"}, "Give one thing"),
+        ({"text": "a: 1", "url": "https://e.com/x.json", "source": "s"}, "Give only one of them"),
+        ({"url": "https://e.com/x.json", "server_url": "https://e.com/mcp"}, "Give only one of them"),
         ({"text": "a: [1", "source": "s"}, "cannot be read"),
         ({"text": "a: 1", "source": "s"}, "openapi"),
         ({"text": "a: 1", "source": "No Such Name"}, "Use lower-case letters"),
@@ -124,7 +124,7 @@ def test_SYN_1_a_url_is_read_and_remembered_and_a_refusal_says_what_was_answered
     tested = operator_client.post(
         "/sources/import/", {"url": url, "test": "1"}, headers=HTMX
     ).content.decode()
-    assert "It answers: OpenAPI, “Shop”" in tested
+    assert "Response: OpenAPI, “Shop”" in tested
     operator_client.post("/sources/import/", {"url": url, "plan": "1"})
     assert Source.objects.get().url == url
 
@@ -137,7 +137,7 @@ def test_CAT_3_a_server_s_tools_become_a_source_that_remembers_the_server(
     tested = operator_client.post(
         "/sources/import/", {"server": "sums", "test": "1"}, headers=HTMX
     ).content.decode()
-    assert "It answers: MCP, “plain”" in tested
+    assert "Response: MCP, “plain”" in tested
     assert "1 operation left out" in tested
     assert not Source.objects.exists()
     operator_client.post("/sources/import/", {"server": "sums", "plan": "1"})
@@ -154,7 +154,7 @@ def test_the_list_tells_three_kinds_of_empty_apart_UI_3_0(
     assert "No sources yet" in nothing_yet
     assert "Add a source" in nothing_yet
     not_allowed = viewer_client.get("/sources/").content.decode()
-    assert "needs the role operator; you are viewer" in not_allowed
+    assert "requires the role operator; you are viewer" in not_allowed
     assert "Add a source" not in not_allowed
     import_document(tenant, document("orders"))
     no_match = operator_client.get("/sources/?q=zebra&kind=mcp").content.decode()
@@ -208,7 +208,7 @@ def test_SYN_4_the_button_starts_a_job_that_reads_the_source_anew(
 
 def test_a_source_without_an_address_says_so(operator_client: Client, imported_tool: Tool) -> None:
     page = operator_client.post(f"/sources/{imported_tool.source_id}/sync/", follow=True).content.decode()
-    assert "no address to be read anew from" in page
+    assert "no address to sync from" in page
     assert not Job.objects.exists()
 
 
@@ -228,7 +228,7 @@ def test_SYN_5_settings_are_saved_and_sync_wins_is_announced(
     path = f"/sources/{imported_tool.source_id}/settings/"
     assert viewer_client.post(path, SETTINGS).status_code == 403
     page = operator_client.get(f"/sources/{imported_tool.source_id}/").content.decode()
-    assert "The next sync would remove the edits of 1 tool." in page
+    assert "The next sync would remove the overrides of 1 tool." in page
     here = f"/sources/{imported_tool.source_id}/"
     operator_client.post(path, {**SETTINGS, **seen(operator_client, here), "sync_wins": "on"})
     source = Source.objects.get()
@@ -264,10 +264,13 @@ def test_R16_a_stale_form_of_settings_unschedules_nothing_and_says_who_changed_w
     assert answer.status_code == 409
     web_source.refresh_from_db()
     assert (web_source.title, web_source.schedule) == ("Their shop", "hourly")
-    assert "olga changed these settings while you were editing them. Nothing of yours was stored yet." in html
+    assert (
+        "olga changed these settings while you were editing them. Your changes have not been saved yet."
+        in html
+    )
     assert html.count("both of you changed it") == 1
     assert "<del>Their shop</del><ins>Mine</ins>" in html
-    assert "Taken over from them, since you had not touched it: read it anew." in html
+    assert "Taken from their version, because you had not changed it: sync schedule." in html
     form = answer.context["form"]
     assert (form["title"].value(), form["schedule"].value()) == ("Mine", "hourly")
     # Saved again with what is seen now, it is said over theirs.
@@ -326,7 +329,7 @@ def test_SEC_2_a_host_without_a_dot_is_asked_for_its_document_like_any_other(ope
 def test_viewers_see_the_settings_and_no_form(viewer_client: Client, web_source: Source) -> None:
     page = viewer_client.get(f"/sources/{web_source.pk}/").content.decode()
     assert "https://api.example.org/shop.json" in page
-    assert "To change them needs the role operator" in page
+    assert "Changing them requires the role operator" in page
     assert "Save settings" not in page
     assert "/sync/" not in page
 
@@ -371,7 +374,7 @@ def test_the_history_of_syncs_is_paged(operator_client: Client, web_source: Sour
 def test_the_source_page_counts_edits_and_leads_to_them(operator_client: Client, imported_tool: Tool) -> None:
     update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
     page = operator_client.get(f"/sources/{imported_tool.source_id}/").content.decode()
-    assert "1 edited by hand" in page
+    assert "1 overridden" in page
     assert "/overrides/?source=shop" in page
 
 

@@ -47,7 +47,7 @@ def ids(sync: Sync, *names: str) -> list[str]:
 def agreed(client: Client, sync: Sync, **fields: Any) -> Any:
     """Answers the question of Apply, as the dialog does."""
     asked = client.post(path_of(sync, "apply/"))
-    return client.post(path_of(sync, "apply/"), {"choice": asked.context["choice"], **fields})
+    return client.post(path_of(sync, "apply/"), {"choice": dict(asked.context["hidden"])["choice"], **fields})
 
 
 # --- What it shows ------------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_SYN_5_kept_overrides_and_new_conflicts_are_said_and_conflicts_stand_fir
     sync = plan(content)
     page = operator_client.get(path_of(sync)).content.decode()
     rows = page[page.index('class="changes"') :]
-    assert "Override now in conflict" in rows
+    assert "Override in conflict" in rows
     assert "Override kept: description" in rows
     assert rows.index(">prices<") < rows.index(">alpha<")
     tab = operator_client.get(f"{path_of(sync)}?show=conflicts", headers=HTMX).content.decode()
@@ -109,9 +109,9 @@ def test_SYN_5_a_source_whose_syncs_win_says_which_edits_are_overwritten(
     Source.objects.update(sync_wins=True)
     sync = plan(document("orders", "prices", prices="Lists all prices."))
     page = operator_client.get(path_of(sync)).content.decode()
-    assert "edits of 1 tool are overwritten" in page
-    assert "Edit is overwritten" in page
-    assert "Edits of 1 tool are overwritten" in operator_client.post(path_of(sync, "apply/")).content.decode()
+    assert "overrides of 1 tool are removed" in page
+    assert "Override is removed" in page
+    assert "Overrides of 1 tool are removed" in operator_client.post(path_of(sync, "apply/")).content.decode()
 
 
 def test_SYN_4_what_changed_in_a_schema_is_told_in_lines(
@@ -142,8 +142,8 @@ def test_SYN_4_a_plan_that_would_take_much_away_says_so_before_anybody_applies_i
 ) -> None:
     import_document(tenant, document(*"abcde"))
     page = operator_client.get(path_of(plan(document(*"abc")))).content.decode()
-    assert "2 of 5 tools would vanish." in page
-    assert "would vanish." not in operator_client.get(path_of(plan(document(*"abcd")))).content.decode()
+    assert "2 of 5 tools would be removed." in page
+    assert "would be removed." not in operator_client.get(path_of(plan(document(*"abcd")))).content.decode()
 
 
 def test_API_3_a_viewer_sees_that_a_plan_waits_and_neither_its_tools_nor_its_document(
@@ -231,9 +231,11 @@ def test_SYN_4_a_choice_that_has_changed_since_the_question_is_asked_about_again
     sync = plan(document("orders", "prices"))
     asked = operator_client.post(path_of(sync, "apply/"))
     operator_client.post(path_of(sync, "choose/"), {"shown": ids(sync, "orders"), "ticked": []})
-    answer = operator_client.post(path_of(sync, "apply/"), {"choice": asked.context["choice"]})
+    answer = operator_client.post(
+        path_of(sync, "apply/"), {"choice": dict(asked.context["hidden"])["choice"]}
+    )
     assert answer.status_code == 422
-    assert "The ticks have changed since this was asked" in answer.content.decode()
+    assert "The ticks have changed since you were asked" in answer.content.decode()
     assert not Job.objects.exists()
 
 
@@ -260,7 +262,7 @@ def test_SYN_4_removals_of_more_than_a_fifth_need_a_tick_that_counts_them(
     import_document(tenant, document("a", "b", "c", "d"))
     sync = plan(document("a", "b", "c"))
     question = operator_client.post(path_of(sync, "apply/"), headers=HTMX).content.decode()
-    assert "1 of 4 tools would vanish." in question
+    assert "1 of 4 tools would be removed." in question
     answer = agreed(operator_client, sync)
     assert answer.status_code == 422
     assert not Job.objects.exists()
@@ -297,9 +299,9 @@ def test_SYN_4_an_outgrown_plan_says_why_it_was_not_applied_and_offers_a_new_one
     Job.objects.filter(pk=job.pk).update(state=JobState.FAILED, error=refused)
     Sync.objects.filter(pk=sync.pk).update(job_id=job.pk)
     page = operator_client.get(path_of(sync)).content.decode()
-    assert "The last attempt did not apply it." in page
+    assert "The last attempt to apply it failed." in page
     assert refused in page
-    assert "This plan may be outgrown." in page
+    assert "This plan may be out of date." in page
     answer = operator_client.post(path_of(sync, "again/"))
     newer = Sync.objects.exclude(pk=sync.pk).filter(state=SyncState.PLANNED).get()
     assert answer["Location"] == path_of(newer)
@@ -314,10 +316,12 @@ def test_the_same_page_shows_what_was_applied_and_what_was_not_chosen(
     syncs.apply_sync(tenant_id=tenant.pk, sync_id=sync.pk, actor="ann", chosen=chosen)
     page = operator_client.get(path_of(sync)).content.decode()
     assert "Applied <time" in page
-    assert page.count("Not chosen") == 1
+    assert page.count("Not selected") == 1
     assert "checkbox" not in page
     assert (
-        operator_client.post(path_of(sync, "apply/"), follow=True).content.decode().count("This sync is over")
+        operator_client.post(path_of(sync, "apply/"), follow=True)
+        .content.decode()
+        .count("This sync has already ended")
         == 1
     )
 
@@ -346,7 +350,7 @@ def test_SYN_3_a_file_of_tools_is_not_planned_again_and_no_button_offers_it(
     assert sync.document is not None
     assert path_of(sync, "again/") not in operator_client.get(path_of(sync)).content.decode()
     page = operator_client.post(path_of(sync, "again/"), follow=True).content.decode()
-    assert "A file of tools is not planned." in page
+    assert "A file of tools cannot be planned." in page
     assert Sync.objects.count() == 1
 
 
@@ -397,7 +401,7 @@ def test_SYN_4_a_new_source_goes_with_its_only_plan(
     operator_client: Client, plan: Callable[..., Sync]
 ) -> None:
     sync = plan(document("orders"))
-    assert "goes too" in operator_client.get(path_of(sync, "discard/")).content.decode()
+    assert "is deleted too" in operator_client.get(path_of(sync, "discard/")).content.decode()
     assert operator_client.post(path_of(sync, "discard/"))["Location"] == "/sources/"
     assert not Source.objects.exists()
 

@@ -54,7 +54,7 @@ def test_UI_1_an_edit_that_changes_no_meaning_says_that_the_vector_stays(
 ) -> None:
     tool = make_tool()
     answer = operator_client.post(f"/tools/{tool.pk}/edit/", form_of(tool, owner="me"), follow=True)
-    assert "its vector stays" in answer.content.decode()
+    assert "the vector is kept" in answer.content.decode()
     answer = operator_client.post(f"/tools/{tool.pk}/edit/", form_of(tool), follow=True)
     assert "Nothing was changed." in answer.content.decode()
 
@@ -63,10 +63,10 @@ def test_SYN_5_the_form_says_beforehand_what_becomes_of_an_edit(
     operator_client: Client, imported_tool: Tool
 ) -> None:
     html = operator_client.get(f"/tools/{imported_tool.pk}/edit/").content.decode()
-    assert "is kept as an override, field by field" in html
+    assert "Each imported field that you change becomes an override" in html
     Source.objects.update(sync_wins=True)
     html = operator_client.get(f"/tools/{imported_tool.pk}/edit/").content.decode()
-    assert "its next sync overwrites what you change here of what it says: name, description, tags" in html
+    assert "its next sync removes your changes to imported fields: name, description, tags" in html
 
 
 def test_SYN_5_only_the_field_that_was_really_edited_becomes_an_override(
@@ -189,7 +189,7 @@ def test_SYN_6_an_imported_tool_is_not_deleted_but_explained(
     assert Tool.objects.filter(pk=imported_tool.pk).exists()
 
 
-# --- Descriptions of parameters ---------------------------------------------------------------------------------------
+# --- Parameter descriptions ---------------------------------------------------------------------------------------
 
 
 def imported_pet(tenant: Tenant, **said: str) -> Tool:
@@ -216,7 +216,7 @@ def test_SYN_5_parameters_of_the_body_have_fields_of_their_own_and_are_overruled
     assert "What it is called." in html
     assert "Ours.\nTwo lines." in html
     html = operator_client.get(f"/tools/{tool.pk}/").content.decode()
-    assert "Description of body.age edited by hand" in html
+    assert "Description of body.age overridden" in html
     assert "<code>body.age</code>" in html
 
 
@@ -268,7 +268,7 @@ def test_UI_1_a_sync_in_between_is_a_conflict_that_merges_parameters_too(
     html = answer.content.decode()
     assert answer.status_code == 409
     assert "<del>Its call name</del><ins>My words</ins>" in html
-    assert "Taken over from them, since you had not touched it: body.owner." in html
+    assert "Taken from their version, because you had not changed it: body.owner." in html
     assert "no longer a parameter of this tool" in html
     assert "My dry words." in html
     form = answer.context["form"]
@@ -281,7 +281,7 @@ def test_UI_1_a_sync_in_between_is_a_conflict_that_merges_parameters_too(
     assert dict(ManualOverride.objects.values_list("field", "value")) == {"parameters.body.name": "My words."}
 
 
-def test_SYN_5_a_field_in_conflict_shows_what_moved_with_keep_take_theirs_and_edit(
+def test_SYN_5_a_field_in_conflict_shows_what_changed_with_keep_reset_and_edit(
     operator_client: Client, tenant: Tenant
 ) -> None:
     tool = imported_pet(tenant)
@@ -292,7 +292,7 @@ def test_SYN_5_a_field_in_conflict_shows_what_moved_with_keep_take_theirs_and_ed
     override = ManualOverride.objects.get()
     assert "The imported text has changed since" in html
     assert "Only <del>checks</del><ins>tests</ins>." in html
-    assert "Take theirs" in html
+    assert "Reset to imported" in html
     assert 'href="#id_parameters.dry"' in html
     kept = operator_client.post("/overrides/keep/", {"only": override.pk, "next": f"/tools/{tool.pk}/edit/"})
     assert kept["Location"] == f"/tools/{tool.pk}/edit/"

@@ -22,7 +22,7 @@ def test_UI_1_an_empty_catalogue_says_what_a_tool_is_and_what_to_do(
     html = operator_client.get("/tools/").content.decode()
     assert "No tools yet" in html
     assert "Import an API" in html
-    assert "needs the role operator" in viewer_client.get("/tools/").content.decode()
+    assert "requires the role operator" in viewer_client.get("/tools/").content.decode()
 
 
 def test_UI_1_filters_narrow_the_list_and_count(
@@ -64,7 +64,7 @@ def test_UI_1_a_filter_that_no_longer_exists_is_left_out_with_a_notice(
     make_tool(name="here")
     for query in ("?tool_type=gone", "?embedding_status=%00", "?q=%00"):
         html = viewer_client.get(f"/tools/{query}").content.decode()
-        assert "no longer exists and was left out" in html
+        assert "no longer exists and was ignored" in html
         assert names(html, "here")
 
 
@@ -96,9 +96,12 @@ def test_CAT_1_inactive_tools_are_shown_on_request(
 def test_SYN_5_tools_edited_by_hand_are_marked_and_found(
     operator_client: Client, imported_tool: Tool
 ) -> None:
-    assert "was changed by hand" not in operator_client.get("/tools/").content.decode()
+    assert "An imported field was overridden" not in operator_client.get("/tools/").content.decode()
     update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="someone")
-    assert "was changed by hand" in operator_client.get("/tools/?has_override=true").content.decode()
+    assert (
+        "An imported field was overridden"
+        in operator_client.get("/tools/?has_override=true").content.decode()
+    )
     assert "No tool matches" in operator_client.get("/tools/?has_override=false").content.decode()
 
 
@@ -154,7 +157,7 @@ def test_EMB_9_ticked_tools_are_refreshed_and_one_comes_back_to_the_same_list(
     assert answer.redirect_chain == [("/tools/?q=thing", 302)]
     assert "Embedding refresh queued for 2 of 3 tools. 1 skipped" in answer.content.decode()
     nothing = operator_client.post("/tools/refresh-embeddings/", {}, follow=True)
-    assert "Tick the tools first" in nothing.content.decode()
+    assert "Select the tools to refresh first" in nothing.content.decode()
 
 
 def test_EMB_5_waiting_badges_share_one_poll_that_ends_by_itself(

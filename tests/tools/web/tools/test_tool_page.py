@@ -71,7 +71,7 @@ def test_EMB_5_a_queued_card_says_since_when_and_polls(
     [
         ({"status": "running", "attempts": 2, "claim_id": uuid4()}, "Embedding now…</strong> attempt 2 of"),
         ({"attempts": 3, "last_error": "The service is down."}, "The service is down."),
-        ({"attempts": 3, "last_error": "The service is down."}, "Trying again <time"),
+        ({"attempts": 3, "last_error": "The service is down."}, "Next attempt <time"),
     ],
 )
 def test_EMB_5_a_pending_card_says_what_it_waits_for(
@@ -118,8 +118,8 @@ def test_EMB_9_a_ready_card_keeps_serving_while_it_is_refreshed(
     set_embedding(tool, "ready")
     refresh_embeddings(pks=[tool.pk])
     html = card(viewer_client, tool)
-    assert "Being refreshed" in html
-    assert "serves meanwhile" in html
+    assert "Refreshing" in html
+    assert "keeps serving until then" in html
     assert "hx-trigger" in html
     EmbeddingTask.objects.filter(entity_id=tool.pk).update(status="failed", last_error="Too long.")
     html = card(viewer_client, tool)
@@ -133,7 +133,7 @@ def test_EMB_9_a_ready_card_keeps_serving_while_it_is_refreshed(
         ("failed", "The provider refused the text.", "The provider refused the text."),
         ("failed", "", "The reason was not recorded."),
         ("failed", "x", "found by keyword only"),
-        ("disabled", "", "No embedding provider is switched on"),
+        ("disabled", "", "No embedding provider is configured"),
         ("blank", "", "no text to embed"),
     ],
 )
@@ -169,7 +169,7 @@ def test_EMB_9_refresh_is_one_task_however_often_it_is_pressed(
     path = f"/tools/{tool.pk}/embedding/refresh/"
     for _ in range(3):
         html = operator_client.post(path, headers=HTMX).content.decode()
-        assert "Being refreshed" in html
+        assert "Refreshing" in html
         assert "Embedding refresh queued." in html
     assert EmbeddingTask.objects.filter(entity_id=tool.pk).count() == 1
     assert Tool.objects.get(pk=tool.pk).version == 1
@@ -202,10 +202,10 @@ def test_SYN_5_an_override_is_shown_with_the_imported_text(
 ) -> None:
     override(imported_tool, "My own words.")
     html = operator_client.get(f"/tools/{imported_tool.pk}/").content.decode()
-    assert "Description edited by hand" in html
+    assert "Description overridden" in html
     assert "Lists the orders of the shop." in html
     assert "olga" in html
-    assert "Keep mine" not in html
+    assert "Keep override" not in html
 
 
 def test_SYN_5_when_the_imported_text_moves_on_both_are_shown_and_mine_can_be_kept(
@@ -237,12 +237,12 @@ def test_SYN_5_reset_asks_with_the_imported_text_then_brings_it_back_and_can_be_
     assert ManualOverride.objects.count() == 1
     answer = operator_client.post(path, {"seen": seen_of(question), "next": page}, follow=True)
     assert answer.redirect_chain == [(page, 302)]
-    assert "The imported description of listOrders is back. Embedding queued." in answer.content.decode()
+    assert "Description of listOrders reset to imported. Embedding queued." in answer.content.decode()
     assert Tool.objects.get(pk=imported_tool.pk).description == "Lists the orders of the shop."
     assert not ManualOverride.objects.exists()
     reset = answer.context["undoable"][0]["reset"]
     answer = operator_client.post("/overrides/undo/", {"reset": reset, "next": page}, follow=True)
-    assert "Undone: 1 edit is back." in answer.content.decode()
+    assert "Undone: 1 override restored." in answer.content.decode()
     assert answer.context["undoable"] == []
     assert Tool.objects.get(pk=imported_tool.pk).description == "My own words."
 
@@ -251,4 +251,4 @@ def test_SYN_5_a_source_whose_syncs_win_says_so(operator_client: Client, importe
     override(imported_tool, "My own words.")
     Source.objects.update(sync_wins=True)
     html = operator_client.get(f"/tools/{imported_tool.pk}/").content.decode()
-    assert "its next sync overwrites this edit" in html
+    assert "its next sync overwrites this override" in html
