@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection, models
+from django.db import models
 from django.db.models import Count
 
 from embeddings import slots
@@ -19,7 +19,6 @@ from embeddings.queue.enqueue import EmbeddingRequest, enqueue, requeue
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
 from embeddings.text import source_hash
-from portal.tenancy.context import current_tenant
 
 
 class BackfillStatus(models.TextChoices):
@@ -104,7 +103,7 @@ def _scan_slot(
     rows = {row.entity_id: row for row in found.only("entity_id", "active", "status", "source_hash", "model")}
     examined = [one for one in ids if _status(rows.get(one)) in options.statuses]
     result.examined.update(examined)
-    with_task = _with_live_task(entity.type, slot, examined)
+    with_task = job_tasks.with_live_task(entity, slot, examined)
     missing: list[EmbeddingRequest] = []
     wrong: list[UUID] = []
     chosen: list[UUID] = []
@@ -143,15 +142,3 @@ def _is_right(row: EntityEmbedding | None, slot: Slot, text: str, *, has_task: b
     if settings.EMBEDDING_PROVIDER == "disabled":
         return row.status in {EmbeddingStatus.DISABLED, EmbeddingStatus.READY}
     return has_task or (row.status == EmbeddingStatus.READY and row.model == slot.model)
-
-
-def _with_live_task(entity_type: str, slot: Slot, ids: Sequence[UUID]) -> set[UUID]:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT entity_id FROM embeddings_embeddingtask
-            WHERE tenant_id = %s AND entity_type = %s AND entity_id = ANY(%s) AND model = %s AND status <> 'failed'
-            """,
-            [current_tenant(), entity_type, list(ids), slot.model],
-        )
-        return {row[0] for row in cursor.fetchall()}

@@ -102,7 +102,7 @@ def test_what_a_front_has_passed_is_found_by_the_next_whole_look_R7(
         # As if its write had taken a minute.
         pipeline.owner.execute("UPDATE embeddings_embeddingtask SET next_attempt_at = now() - interval '2 h'")
         assert claims.claim(8, of=slots.all(), watermarks=watermarks) == []
-        watermarks._look_again = 0.0
+        watermarks._clear_at = 0.0
         assert len(claims.claim(8, of=slots.all(), watermarks=watermarks)) == 1
 
 

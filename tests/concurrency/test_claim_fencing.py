@@ -185,8 +185,8 @@ def test_no_verb_of_a_worker_without_the_claim_has_an_effect_R2(pipeline: Pipeli
 
 @pytest.mark.parametrize("late", LATE_WORDS)
 def test_each_verb_has_a_fence_of_its_own_R2(pipeline: Pipeline, late: str) -> None:
-    fence = " AND claim_id = %s" if late in {"fail", "retry"} else NO_FENCE[0]
-    without = " AND %s::uuid IS NOT NULL" if late in {"fail", "retry"} else ""
+    fence = " AND claim_id = %(claim)s" if late in {"fail", "retry"} else NO_FENCE[0]
+    without = " AND %(claim)s::uuid IS NOT NULL" if late in {"fail", "retry"} else ""
     with pytest.raises(AssertionError), mutant(fence, without):
         say_late(pipeline, late)
 

@@ -117,8 +117,8 @@ class TestCancel:
     ) -> None:
         with (
             mutant(
-                " job_id = NULL,\n                next_attempt_at",
-                "\n                next_attempt_at",
+                " job_id = NULL,\n    next_attempt_at",
+                "\n    next_attempt_at",
             ),
             pytest.raises(AssertionError),
         ):

@@ -35,9 +35,9 @@ NO_FENCE = (" AND t.claim_id = r.claim_id", "")
 NO_COMPARE_AND_SET = (" AND e.source_hash = r.source_hash", "")
 DO_NOTHING = (
     """DO UPDATE SET
-                source_hash = excluded.source_hash, source_version = excluded.source_version,
-                status = 'pending', attempts = 0, claim_id = NULL, last_error = '', job_id = NULL,
-                next_attempt_at = excluded.next_attempt_at, wanted_at = excluded.wanted_at,
-                priority = CASE t.status WHEN 'failed' THEN excluded.priority ELSE LEAST(t.priority, excluded.priority) END""",
+    source_hash = excluded.source_hash, source_version = excluded.source_version,
+    status = 'pending', attempts = 0, claim_id = NULL, last_error = '', job_id = NULL,
+    next_attempt_at = excluded.next_attempt_at, wanted_at = excluded.wanted_at,
+    priority = CASE t.status WHEN 'failed' THEN excluded.priority ELSE LEAST(t.priority, excluded.priority) END""",
     "DO NOTHING",
 )
