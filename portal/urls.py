@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from portal.ops import health, prometheus
-from tools.api.schema_views import docs_page, schema
+from tools.api.schema.views import docs_page, schema
 
 urlpatterns = [
     path("livez", health.livez),

@@ -10,6 +10,7 @@ class ToolsConfig(AppConfig):
     def ready(self) -> None:
         from embeddings import registry
         from portal.jobs import kinds
+        from tools.api import errors
         from tools.catalogue import embedding_jobs
         from tools.catalogue.embedding_text import ENTITY
         from tools.imports.syncing import jobs as import_jobs
@@ -17,3 +18,4 @@ class ToolsConfig(AppConfig):
         registry.register(ENTITY)
         for kind in (*embedding_jobs.KINDS, *import_jobs.KINDS):
             kinds.register(kind)
+        errors.register()

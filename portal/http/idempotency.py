@@ -48,8 +48,13 @@ def idempotent(handler: Handler) -> Handler:
             raise ValidationError({HEADER: sentence})
         return _once(view, request, key, lambda: handler(view, request, *args, **kwargs))
 
-    post.idempotent = True  # type: ignore[attr-defined]
-    return post
+    return marked_idempotent(post)
+
+
+def marked_idempotent(handler: Handler) -> Handler:
+    """Says of a view's method that it takes an `Idempotency-Key`, by itself or in what it calls."""
+    vars(handler)["idempotent"] = True
+    return handler
 
 
 def _once(view: Any, request: Request, key: str, run: Callable[[], Response]) -> Response:

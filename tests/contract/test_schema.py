@@ -19,8 +19,8 @@ from rest_framework.views import APIView
 
 from portal.settings import BASE_DIR
 from portal.tenancy.models import Scope
+from tools.api.me.views import MeView
 from tools.api.urls import urlpatterns
-from tools.api.views import MeView
 
 # POSTs that neither create nor start anything.
 ONLY_ASK = {

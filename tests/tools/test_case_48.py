@@ -24,7 +24,7 @@ from tests.support.clients import make_api
 from tests.support.counts import SCALE
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.imports.documents import document, import_document
-from tools.api import views
+from tools.api.search import views
 from tools.catalogue.sources import delete_source
 from tools.models import Source, Tool
 

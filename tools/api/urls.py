@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from django.urls import path
 
-from tools.api import documents, history, jobs, overrides, servers, sources, syncs, views
+from tools.api.history import views as history
+from tools.api.jobs import views as jobs
+from tools.api.me.views import MeView
+from tools.api.overrides import views as overrides
+from tools.api.search.views import SearchView
+from tools.api.servers import views as servers
+from tools.api.sources import documents
+from tools.api.sources import views as sources
+from tools.api.syncs import views as syncs
+from tools.api.tools import views as tools
 
 urlpatterns = [
     path("jobs", jobs.JobListView.as_view()),
@@ -13,7 +22,7 @@ urlpatterns = [
     path("jobs/<str:ref>/errors", jobs.JobErrorsView.as_view()),
     path("jobs/<str:ref>/resume", jobs.JobResumeView.as_view()),
     path("jobs/<str:ref>/retry-failed", jobs.JobRetryView.as_view()),
-    path("me", views.MeView.as_view()),
+    path("me", MeView.as_view()),
     path("overrides", overrides.OverrideListView.as_view()),
     path("servers", servers.ServerListView.as_view()),
     path("servers/<str:slug>", servers.ServerView.as_view()),
@@ -29,11 +38,11 @@ urlpatterns = [
     path("sources/<str:slug>/syncs/<str:ref>/changes", syncs.ChangeListView.as_view()),
     path("sources/<str:slug>/syncs/<str:ref>/discard", syncs.SyncDiscardView.as_view()),
     path("sources/<str:slug>/test", sources.SourceTestView.as_view()),
-    path("tools", views.ToolListView.as_view()),
-    path("tools/search", views.SearchView.as_view()),
-    path("tools/<str:ref>", views.ToolView.as_view()),
-    path("tools/<str:ref>/embedding", views.EmbeddingView.as_view()),
-    path("tools/<str:ref>/embedding/refresh", views.EmbeddingRefreshView.as_view()),
+    path("tools", tools.ToolListView.as_view()),
+    path("tools/search", SearchView.as_view()),
+    path("tools/<str:ref>", tools.ToolView.as_view()),
+    path("tools/<str:ref>/embedding", tools.EmbeddingView.as_view()),
+    path("tools/<str:ref>/embedding/refresh", tools.EmbeddingRefreshView.as_view()),
     path("tools/<str:ref>/history", history.ToolHistoryView.as_view()),
     path("tools/<str:ref>/overrides", overrides.ToolOverridesView.as_view()),
     path("tools/<str:ref>/overrides/<str:field>", overrides.ToolOverrideView.as_view()),

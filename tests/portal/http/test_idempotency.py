@@ -174,7 +174,7 @@ def test_api_1_while_the_first_runs_the_second_is_told_and_a_holder_that_vanishe
             connections.close_all()
 
     with monkeypatch.context() as slowed, ThreadPoolExecutor(1) as pool:
-        slowed.setattr("tools.api.views.create_tool", slow)
+        slowed.setattr("tools.api.tools.views.create_tool", slow)
         running = pool.submit(send)
         assert inside.wait(30)
         problem = post(client, "a")

@@ -9,15 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import OperationalError
 from rest_framework.exceptions import NotFound
 from rest_framework.test import APIClient
 
 from portal.http.bodies import storage_problem
+from portal.http.problems import problem_of
 from portal.tenancy.models import Scope, Tenant
 from tests.support.api import TOOLS, assert_problem
 from tests.support.clients import make_api
-from tools.api.refusals import as_problems
 from tools.catalogue import servers, sources
 from tools.imports.syncing import service as syncs
 from tools.models import Tool
@@ -59,7 +60,7 @@ def test_api_1_our_own_mistake_is_a_problem_that_tells_nothing_but_its_request_i
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("the secret of the house")
 
-    monkeypatch.setattr("tools.api.views.search", fail)
+    monkeypatch.setattr("tools.api.search.views.search", fail)
     agent.raise_request_exception = False
     body = assert_problem(agent.get("/api/v1/tools/search?query=a"), 500, "internal_error")
     assert "secret" not in json.dumps(body)
@@ -72,8 +73,9 @@ def test_api_1_what_somebody_else_has_just_deleted_is_a_404(tenant: Tenant) -> N
         lambda: servers.delete_server(pk=uuid.uuid4(), actor="test"),
         lambda: syncs.discard_sync(sync_id=uuid.uuid4(), actor="test"),
     ):
-        with pytest.raises(NotFound), as_problems():
+        with pytest.raises(ObjectDoesNotExist) as raised:
             gone()
+        assert isinstance(problem_of(raised.value), NotFound)
 
 
 def test_api_1_a_database_that_does_not_answer_is_a_503(
@@ -82,7 +84,7 @@ def test_api_1_a_database_that_does_not_answer_is_a_503(
     def fail(*args: Any, **kwargs: Any) -> None:
         raise OperationalError("canceling statement due to statement timeout")
 
-    monkeypatch.setattr("tools.api.views.search", fail)
+    monkeypatch.setattr("tools.api.search.views.search", fail)
     body = assert_problem(agent.get("/api/v1/tools/search?query=a"), 503, "unavailable")
     assert "statement" not in body["detail"]
 

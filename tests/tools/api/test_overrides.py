@@ -11,7 +11,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope, Tenant
 from tests.support.api import assert_problem, patch, raw, upload
 from tests.support.clients import make_api
-from tools.api import overrides
+from tools.api.overrides import views as overrides
 from tools.models import ManualOverride, Tool
 
 OVERRIDES = "/api/v1/overrides"
@@ -100,7 +100,7 @@ def test_syn_5_an_override_that_is_reset_while_it_is_listed_is_left_out(
     with tenant_context(owner.pk):
         listed = list(ManualOverride.objects.filter(field__in=["description", "tags"]).order_by("field"))
         listed[0].delete()
-        assert [one["field"] for one in overrides._states(listed)] == ["tags"]
+        assert [one.field for one in overrides.with_status(listed)] == ["tags"]
 
 
 def test_syn_5_all_overrides_are_listed_by_source_and_conflict(shop: APIClient) -> None:

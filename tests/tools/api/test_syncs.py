@@ -280,7 +280,7 @@ def test_syn_4_a_discarded_plan_of_a_new_source_leaves_nothing(agent: APIClient,
 def test_syn_4_a_large_document_is_planned_and_applied_by_a_job(
     committed: Tenant, client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.api.sources.LARGE", 3)
+    monkeypatch.setattr("tools.api.sources.views.LARGE", 3)
     whole = raw("a", "b", "c", "d", "e")
     dry = upload(client, whole, source="shop", dry_run="true")
     assert (dry.status_code, dry.json()["added"]) == (200, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -18,15 +18,8 @@ from portal.http.bodies import storage_problem
 from portal.http.problems import Problem
 
 
-def refuse_unknown(given: Iterable[Any], known: Collection[str]) -> None:
-    """A mistyped filter that is quietly ignored would answer with the whole catalogue."""
-    if unknown := sorted(set(given) - set(known)):
-        sentence = f"There is no such parameter. Known: {', '.join(sorted(known))}."
-        raise ValidationError(dict.fromkeys(unknown, sentence))
-
-
-def foreign_cursor() -> Problem:
-    """What a cursor gets that no list has given out."""
+def invalid_cursor() -> Problem:
+    """The refusal of a cursor that no list has given out."""
     return Problem(400, "This cursor is none of ours. Start again without it.", code="invalid_cursor")
 
 
@@ -58,7 +51,7 @@ class CursorPages(CursorPagination):
         self._total = queryset.count() if counted == "true" else None
         return rows
 
-    def could_be_ours(self, position: Any) -> bool:
+    def is_position(self, position: Any) -> bool:
         """Whether the first field of the ordering can be compared with this."""
         return storage_problem(position) is None
 
@@ -67,8 +60,8 @@ class CursorPages(CursorPagination):
             cursor = super().decode_cursor(request)
         except NotFound:
             cursor = None
-        if "cursor" in request.query_params and (cursor is None or not self.could_be_ours(cursor.position)):
-            raise foreign_cursor()
+        if "cursor" in request.query_params and (cursor is None or not self.is_position(cursor.position)):
+            raise invalid_cursor()
         return cursor
 
     def get_paginated_response(self, data: Any) -> Response:
@@ -79,10 +72,7 @@ class CursorPages(CursorPagination):
         body = {"results": data, "next": following, "previous": preceding, "next_cursor": cursor}
         if self._total is not None:
             body["total"] = self._total
-        return Response(
-            body,
-            headers={"Link": header} if header else None,
-        )
+        return Response(body, headers={"Link": header} if header else None)
 
 
 class BySlug(CursorPages):
@@ -102,7 +92,7 @@ class NewestFirst(CursorPages):
 
     ordering = ("-created_at", "-pk")
 
-    def could_be_ours(self, position: Any) -> bool:
+    def is_position(self, position: Any) -> bool:
         return position is None or _is(datetime.fromisoformat, position)
 
 
@@ -111,7 +101,7 @@ class ByItem(CursorPages):
 
     ordering = ("item_id", "pk")
 
-    def could_be_ours(self, position: Any) -> bool:
+    def is_position(self, position: Any) -> bool:
         return position is None or _is(UUID, position)
 
 

@@ -13,13 +13,13 @@ from django.db.models import Model, Q
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
-from rest_framework.views import APIView
 
-from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
-from tools.api import override_docs as docs
-from tools.api.callers import caller_of, find_tool, namespace_of
-from tools.api.pages import CursorPages, foreign_cursor, refuse_unknown
+from tools.api.base import refuse_unknown
+from tools.api.history.serializers import EventSerializer
+from tools.api.pagination import CursorPages, invalid_cursor
+from tools.api.schema.operations import NAMESPACE, operation, page, page_parameters
+from tools.api.tools.lookup import OneToolView
 from tools.catalogue import history
 from tools.models import ManualOverride, Tool
 
@@ -95,28 +95,32 @@ def _shown(thing: str, row: dict[str, Any], before: dict[str, Any] | None) -> di
     }
 
 
-class ToolHistoryView(APIView):
+class ToolHistoryView(OneToolView):
     """What happened to a tool and to its overrides."""
 
     required_scope = Scope.TOOLS_READ
 
-    @docs.list_history
+    @operation(
+        "list_history",
+        "Who changed a tool and its overrides, when, and how; newest first",
+        "Pages lead back in time only: `previous` is always null.",
+        parameters=[NAMESPACE, *(one for one in page_parameters() if one.name != "count")],
+        answers=page(EventSerializer),
+    )
     def get(self, request: Request, ref: str) -> Response:
         asked = request.query_params
         refuse_unknown(asked, {"limit", "cursor", "namespace"})
-        caller, limit = caller_of(request), CursorPages().get_page_size(request)
+        limit = CursorPages().get_page_size(request)
         try:
             before = _Place.of_cursor(asked["cursor"]) if "cursor" in asked else None
         except ValueError as error:
-            raise foreign_cursor() from error
-        with tenant_context(caller.tenant_id):
-            tool = find_tool(caller, ref, namespace_of(request))
-            found = history_of(tool.pk, before=before, limit=limit + 1)
+            raise invalid_cursor() from error
+        found = history_of(self.find_tool(ref).pk, before=before, limit=limit + 1)
         cursor = found[limit - 1][0].cursor() if len(found) > limit else None
         following = cursor and replace_query_param(request.build_absolute_uri(), "cursor", cursor)
         return Response(
             {
-                "results": [event for _, event in found[:limit]],
+                "results": EventSerializer([event for _, event in found[:limit]], many=True).data,
                 "next": following,
                 "previous": None,  # two tables hold the events, and their pages lead back in time only
                 "next_cursor": cursor,

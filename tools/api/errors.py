@@ -1,0 +1,72 @@
+"""The problems that callers get where a service refuses. The tools app registers them when it is ready."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from portal.http.conditional import version_etag
+from portal.http.problems import register_problem
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
+from portal.outbound.errors import FetchError, FetchTimeout, InvalidTarget
+from tools.api.jobs.addresses import job_address
+from tools.catalogue.errors import (
+    Busy,
+    CatalogueError,
+    Invalid,
+    ManagedBySource,
+    NameTaken,
+    RemovalsNeedConfirmation,
+    StaleVersion,
+)
+from tools.imports.formats.specs import DocumentRefused
+
+
+def register() -> None:
+    """Gives each error of the services its status, its type of problem and its further members."""
+    register_problem(CatalogueError, 409)
+    register_problem(Busy, 409, "busy")
+    register_problem(ManagedBySource, 409, "managed_by_source")
+    register_problem(NameTaken, 409, "name_taken")
+    register_problem(StaleVersion, 412, members=_current_etag)
+    register_problem(Invalid, 422, "validation_error", members=_invalid_fields)
+    register_problem(RemovalsNeedConfirmation, 409, "removals_need_confirmation", members=_removals)
+    register_problem(JobError, 409)
+    register_problem(AlreadyRunning, 409, "already_running", members=_running_job)
+    register_problem(InvalidArguments, 422, "validation_error", members=_invalid_arguments)
+    register_problem(DocumentRefused, 422, "invalid_source_document")
+    register_problem(InvalidTarget, 422)
+    register_problem(FetchTimeout, 504)
+    register_problem(FetchError, 502)
+
+
+def _current_etag(error: StaleVersion) -> dict[str, Any]:
+    etag = version_etag(error.current.version)
+    return {"headers": {"ETag": etag}, "current_etag": etag}
+
+
+def _invalid_fields(error: Invalid) -> dict[str, Any]:
+    return _errors({f"/{field}": texts for field, texts in error.errors.items()})
+
+
+def _invalid_arguments(error: InvalidArguments) -> dict[str, Any]:
+    places = {name: "/kind" if name == "kind" else f"/args/{name}" for name in error.errors}
+    return _errors({places[name]: texts for name, texts in error.errors.items()})
+
+
+def _removals(error: RemovalsNeedConfirmation) -> dict[str, Any]:
+    return {"removed": error.removed, "active": error.active}
+
+
+def _running_job(error: AlreadyRunning) -> dict[str, Any]:
+    return {"headers": {"Location": job_address(error.job.pk)}}
+
+
+def _errors(places: dict[str, list[str]]) -> dict[str, Any]:
+    """The `errors` of a problem, of sentences by JSON pointer."""
+    return {
+        "errors": [
+            {"code": "invalid", "detail": text, "pointer": pointer}
+            for pointer, texts in places.items()
+            for text in texts
+        ]
+    }

@@ -1,0 +1,83 @@
+"""Fields and base classes of the API's serializers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from django.db import models
+from rest_framework import serializers
+
+from tools.api.base import refuse_unknown
+
+
+class CountField(serializers.IntegerField):
+    """A number of things, 0 or more."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "min_value": 0})
+
+
+class BlankAsNullField(serializers.CharField):
+    """A text that is stored as "" where there is none; answers show that as null."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "allow_null": True})
+
+    def to_representation(self, value: Any) -> Any:
+        return super().to_representation(value) or None
+
+
+class RawField(serializers.Field[Any, Any, Any, Any]):
+    """A JSON value that answers show as it is; `schema` describes it in the OpenAPI document."""
+
+    def __init__(self, schema: dict[str, Any], **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "read_only": True})
+        self.schema = schema
+
+    def to_representation(self, value: Any) -> Any:
+        return value
+
+
+class ComputedField(serializers.SerializerMethodField):
+    """A value that the serializer's `get_<field>` makes; `schema` describes it in the OpenAPI document."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        super().__init__()
+        self.schema = schema
+
+
+class LinksField(serializers.SerializerMethodField):
+    """Addresses by name, made by the serializer's `get_links`: those of `always`, and of `sometimes` under a condition."""
+
+    def __init__(self, *always: str, sometimes: Collection[str] = (), condition: str = "") -> None:
+        super().__init__()
+        self.always, self.sometimes, self.condition = always, sometimes, condition
+
+
+class RowSerializer(serializers.ModelSerializer[Any]):
+    """A row as callers see it, read only."""
+
+    serializer_field_mapping = {
+        **serializers.ModelSerializer.serializer_field_mapping,
+        models.PositiveIntegerField: CountField,
+    }
+
+    def get_extra_kwargs(self) -> dict[str, Any]:
+        return {name: {"read_only": True} for name in self.Meta.fields}
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """Refuses unknown fields: a mistyped option that is quietly ignored would do something else than asked."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, dict):
+            refuse_unknown(data, self.fields)
+        return super().to_internal_value(data)
+
+    @classmethod
+    def parsed(cls, data: Any, *, partial: bool = False) -> dict[str, Any]:
+        """What was given, in its final form. Raises ValidationError."""
+        serializer = cls(data=data, partial=partial)
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)

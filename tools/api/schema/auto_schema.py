@@ -1,0 +1,69 @@
+"""The OpenAPI document: what every operation has in common is added here, so that a new view says only what is its own.
+
+`docs/openapi.yaml` is this document as committed; tests/contract/test_schema.py holds it to the views.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+
+from portal.tenancy.models import Scope
+from tools.api.schema.components import ANSWER_HEADERS, SECURITY
+from tools.api.schema.json_schema import Json
+
+
+class PortalSchema(AutoSchema):
+    """Adds to each operation its scope, the problems it may answer with, and the headers of every answer."""
+
+    def get_auth(self) -> list[Json]:
+        scope = self._scope()
+        return [{SECURITY: [str(scope)] if scope else []}]
+
+    def _scope(self) -> Scope | None:
+        required: Any = self.view.required_scope  # type: ignore[attr-defined]
+        scope: Scope | None = required[self.method] if isinstance(required, dict) else required
+        return scope
+
+    def get_operation(self, *args: Any, **kwargs: Any) -> Json | None:
+        operation: Json | None = super().get_operation(*args, **kwargs)
+        if operation is None:
+            return None
+        changes, has_body = self.method in {"PATCH", "DELETE"}, "requestBody" in operation
+        parameters = operation.setdefault("parameters", [])
+        for header in self._request_headers(changes=changes):
+            parameters.append({"$ref": f"#/components/parameters/{header}"})
+        statuses = {400, 401, 403, 406, 429, 500, 503}
+        statuses |= {404} if "{" in self.path else set()
+        statuses |= {409, 412, 422, 428} if changes else set()
+        statuses |= {413, 415} if has_body else set()
+        statuses |= {409, 422} if self._idempotent() else set()
+        statuses |= getattr(self._handler(), "problems", set())
+        responses = operation["responses"]
+        for response in responses.values():
+            response.setdefault("headers", {}).update(ANSWER_HEADERS)
+        for status in sorted(statuses):
+            responses.setdefault(str(status), {"$ref": f"#/components/responses/Problem{status}"})
+        if self.method == "GET":
+            responses["414"] = {
+                "description": "The address is longer than 8,190 bytes. The server refuses it before the API sees it, so this is "
+                "no problem document; ask by POST.",
+                "content": {"text/html": {"schema": {"type": "string"}}},
+            }
+        operation["responses"] = dict(sorted(responses.items()))
+        return operation
+
+    def _handler(self) -> Any:
+        return getattr(self.view, self.method.lower())
+
+    def _idempotent(self) -> bool:
+        return getattr(self._handler(), "idempotent", False)
+
+    def _request_headers(self, *, changes: bool) -> list[str]:
+        headers = ["RequestId"]
+        if changes:
+            headers.append("IfMatch")
+        if self._idempotent():
+            headers.append("IdempotencyKey")
+        return headers

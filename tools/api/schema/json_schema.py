@@ -1,0 +1,109 @@
+"""The JSON Schema of a serializer, for answers and bodies that the OpenAPI document describes in place.
+
+drf-spectacular makes a component, with a name of its own, of each serializer. Most answers belong to one operation and
+need no name; their schemas are made here, from the same serializers that answer and validate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+
+from tools.api.fields import ComputedField, LinksField, RawField
+
+Json = dict[str, Any]
+SerializerClass = type[serializers.Serializer[Any]]
+TEXT: Json = {"type": "string"}
+BOOLEAN: Json = {"type": "boolean"}
+COUNT: Json = {"type": "integer", "minimum": 0}
+TEXTS: Json = {"type": "array", "items": TEXT}
+ID: Json = {"type": "string", "format": "uuid"}
+TIME: Json = {"type": "string", "format": "date-time"}
+LINK: Json = {"type": "string", "format": "uri-reference"}
+
+
+def described(**properties: Json) -> Json:
+    """An object that has all of these properties."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def or_null(schema: Json) -> Json:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def answer_schema(serializer: SerializerClass) -> Json:
+    """What the serializer gives: an object with all of its fields."""
+    return _object(serializer().fields)
+
+
+def body_schema(serializer: SerializerClass, *, partial: bool = False) -> dict[str, Json]:
+    """What a StrictSerializer takes, by media type. A `partial` body may leave out any field."""
+    fields = serializer().fields
+    required = [name for name, field in fields.items() if field.required and not partial]
+    schema: Json = {
+        "type": "object",
+        "properties": {name: field_schema(fields[name]) for name in dict.fromkeys([*required, *fields])},
+        **({"required": required} if required else {}),
+        "additionalProperties": False,
+    }
+    return {"application/json": schema}
+
+
+def field_schema(field: Any) -> Json:
+    """The schema of one field: its type and bounds, null where it may be, its help text as the description."""
+    schema = dict(_type_of(field))
+    if field.allow_null:
+        schema = or_null(schema)
+    if isinstance(field, serializers.BooleanField) and isinstance(field.default, bool):
+        schema["default"] = field.default
+    if field.help_text:
+        schema["description"] = str(field.help_text)
+    return schema
+
+
+def _object(fields: Mapping[str, Any]) -> Json:
+    return described(**{name: field_schema(field) for name, field in fields.items()})
+
+
+def _type_of(field: Any) -> Json:
+    if isinstance(field, RawField | ComputedField):
+        return field.schema
+    if isinstance(field, LinksField):
+        return _links(field)
+    if isinstance(field, serializers.ListSerializer):
+        return {"type": "array", "items": _type_of(field.child)}
+    if isinstance(field, serializers.Serializer):
+        return _object(field.fields)
+    if isinstance(field, serializers.ListField):
+        return {"type": "array", "items": field_schema(field.child)} | _bounds(field, maxItems="max_length")
+    if isinstance(field, serializers.DictField):
+        return {"type": "object", "additionalProperties": field_schema(field.child)}
+    if isinstance(field, serializers.ChoiceField):
+        return {"type": "string", "enum": list(field.choices)}
+    for kind, schema in _SIMPLE.items():
+        if isinstance(field, kind):
+            return schema | _bounds(field, minimum="min_value", maximum="max_value", maxLength="max_length")
+    return {}  # any JSON value
+
+
+_SIMPLE: dict[type, Json] = {
+    serializers.BooleanField: BOOLEAN,
+    serializers.IntegerField: {"type": "integer"},
+    serializers.FloatField: {"type": "number"},
+    serializers.UUIDField: ID,
+    serializers.DateTimeField: TIME,
+    serializers.CharField: TEXT,
+}
+
+
+def _bounds(field: Any, **names: str) -> Json:
+    found = {keyword: getattr(field, attribute, None) for keyword, attribute in names.items()}
+    return {keyword: bound for keyword, bound in found.items() if bound is not None}
+
+
+def _links(field: LinksField) -> Json:
+    schema = described(**dict.fromkeys(field.always, LINK))
+    schema["properties"] |= {name: {**LINK, "description": field.condition} for name in field.sometimes}
+    return schema

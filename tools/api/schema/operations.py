@@ -1,0 +1,129 @@
+"""What the OpenAPI document says of each operation beyond what all have in common (auto_schema.py): `operation` decorates
+the method of a view, and the functions here make its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from django_filters import FilterSet
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+
+from tools.api.pagination import CursorPages
+from tools.api.schema.json_schema import (
+    BOOLEAN,
+    COUNT,
+    TEXT,
+    Json,
+    SerializerClass,
+    answer_schema,
+    described,
+    or_null,
+)
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+def operation(
+    operation_id: str,
+    summary: str,
+    description: str | None = None,
+    *,
+    answers: Mapping[Any, Any],
+    body: Any = None,
+    parameters: Sequence[OpenApiParameter] = (),
+    examples: Mapping[str, Json] = MappingProxyType({}),
+    problems: Collection[int] = (),
+) -> Callable[[Handler], Handler]:
+    """Describes a method of a view.
+
+    `answers` maps statuses to serializers or schemas. `body` is what it takes: the serializer of a component, or schemas by
+    media type; a body that is declared here is read before the view's transaction begins (base.py). `examples` are bodies
+    of JSON by name. `problems` are statuses of refusals beside those that every such operation has.
+    """
+
+    def decorate(handler: Handler) -> Handler:
+        vars(handler).update(reads_body=body is not None, problems=frozenset(problems))
+        shown = [
+            OpenApiExample(name, value, request_only=True, media_type="application/json")
+            for name, value in examples.items()
+        ]
+        return extend_schema(
+            operation_id=operation_id,
+            summary=summary,
+            description=description,
+            request=body,
+            parameters=[*parameters],
+            responses=dict(answers),
+            examples=shown or None,
+        )(handler)
+
+    return decorate
+
+
+def one(serializer: SerializerClass, status: int = 200) -> dict[int, Json]:
+    """The answer of an operation that shows one thing."""
+    return {status: answer_schema(serializer)}
+
+
+def header(name: str, description: str, *statuses: int) -> OpenApiParameter:
+    return OpenApiParameter(
+        name, str, OpenApiParameter.HEADER, description=description, response=list(statuses)
+    )
+
+
+def query(name: str, schema: Json, description: str = "", **more: Any) -> OpenApiParameter:
+    return OpenApiParameter(name, schema, OpenApiParameter.QUERY, description=description, **more)
+
+
+NAMESPACE = query("namespace", TEXT, "Of a tool that is named by its tool_id; `public` without it.")
+UNCHANGED = {304: OpenApiResponse(description="What you have still holds.")}
+LOCATION = header("Location", "The job.", 202)
+RETRY = header("Retry-After", "Seconds after which to look again.", 202)
+JOB_HEADERS = (LOCATION, RETRY)
+
+
+def etag(*statuses: int) -> OpenApiParameter:
+    return header("ETag", "The version of this answer.", *statuses)
+
+
+IF_NONE_MATCH = (
+    OpenApiParameter(
+        "If-None-Match", str, OpenApiParameter.HEADER, description="An ETag that you have: 304 if it still holds."
+    ),
+    etag(200, 304),
+)  # fmt: skip
+
+
+def page(of: SerializerClass | Json) -> dict[int, Json]:
+    """What a list answers (pagination.py)."""
+    found = described(
+        results={"type": "array", "items": of if isinstance(of, dict) else answer_schema(of)},
+        next=or_null({"type": "string", "format": "uri"}),
+        previous=or_null({"type": "string", "format": "uri"}),
+        next_cursor=or_null(TEXT),
+    )
+    found["properties"]["total"] = {**COUNT, "description": "Only with `count=true`."}
+    return {200: found}
+
+
+def page_parameters() -> list[OpenApiParameter]:
+    return [
+        query("limit", {"type": "integer", "minimum": 1, "maximum": CursorPages.max_page_size, "default": CursorPages.page_size}),
+        query("cursor", TEXT, "`next_cursor` of the page before."),
+        query("count", BOOLEAN, "Adds `total`."),
+        header("Link", 'The neighbouring pages: rel="next", rel="prev".', 200),
+    ]  # fmt: skip
+
+
+def filter_parameters(filters: type[FilterSet]) -> list[OpenApiParameter]:
+    described = []
+    for name, one in filters.base_filters.items():
+        schema: Json = dict(TEXT)
+        if choices := one.extra.get("choices"):
+            schema["enum"] = [value for value, _ in choices]
+        elif name == "has_override":
+            schema = BOOLEAN
+        described.append(query(name, schema, str(one.label)))
+    return described

@@ -1,0 +1,109 @@
+"""What a search takes and answers: parameters with their bounds, hits as agents see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.conf import settings
+from rest_framework import serializers
+
+from portal.tenancy.models import Sensitivity
+from tools.api.base import refuse_unknown
+from tools.api.schema.json_schema import BOOLEAN, COUNT, ID, TEXT, TEXTS, described, or_null
+from tools.search.query import FILTER_NAMES, SearchFilters, SearchQuery
+
+# The filters that may hold more values than the others.
+_MAX_FILTER_VALUES = {"names": settings.SEARCH_NAMES_MAX, "exclude": settings.SEARCH_NAMES_MAX}
+# Short forms that callers write; the long form is the field's name everywhere else.
+ALIASES = {
+    "protocol": "source_protocol",
+    "domain": "routing_domain",
+    "type": "tool_type",
+    "exclude_names": "exclude",
+}
+
+
+class WordsField(serializers.ListField):
+    """One value, several, or a comma-separated list."""
+
+    child = serializers.CharField(max_length=300, trim_whitespace=True)
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        if isinstance(data, str):
+            data = [part.strip() for part in data.split(",") if part.strip()]
+        words: list[str] = super().to_internal_value(data)
+        return words
+
+
+class SearchSerializer(serializers.Serializer[Any]):
+    """A search request; the filters stand beside `query` or inside `filters`."""
+
+    query = serializers.CharField(max_length=settings.SEARCH_QUERY_MAX_LENGTH, trim_whitespace=True)
+    top_k = serializers.IntegerField(
+        min_value=1, max_value=settings.SEARCH_TOP_K_MAX, default=settings.SEARCH_TOP_K
+    )
+    filters = serializers.DictField(required=False)
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        fields = super().get_fields()
+        # Only the filters that were given: making the others would be a tenth of a search's time in Python.
+        for name in self._given:
+            most = _MAX_FILTER_VALUES.get(name, settings.SEARCH_FILTER_VALUES_MAX)
+            fields[name] = WordsField(required=False, max_length=most)
+        return fields
+
+    _given: Iterable[str] = FILTER_NAMES
+
+    def to_internal_value(self, data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise serializers.ValidationError({"non_field_errors": ["Send a JSON object."]})
+        flat = {ALIASES.get(name, name): value for name, value in data.items()}
+        if isinstance(flat.get("filters"), dict):
+            inside = {ALIASES.get(name, name): value for name, value in flat.pop("filters").items()}
+            refuse_unknown(inside, FILTER_NAMES)
+            flat |= inside
+        refuse_unknown(flat, (*self._declared_fields, *FILTER_NAMES))
+        self._given = [name for name in FILTER_NAMES if name in flat]
+        return super().to_internal_value(flat)
+
+    def to_query(self) -> SearchQuery:
+        data = self.validated_data
+        filters = {name: tuple(data[name]) for name in FILTER_NAMES if name in data}
+        return SearchQuery(text=data["query"], top_k=data["top_k"], filters=SearchFilters(**filters))
+
+
+_FOUND_TOOL = described(
+    id=ID, tool_id=TEXT, namespace=TEXT, name=TEXT, description=TEXT, server=TEXT,
+    source=or_null(TEXT), category=TEXT, tags=TEXTS, tool_type=TEXT, source_protocol=TEXT, routing_domain=TEXT,
+    sensitivity={"type": "string", "enum": Sensitivity.values}, average_latency_ms=or_null({"type": "number"}),
+    success_rate=or_null({"type": "number"}), embedding_status=or_null(TEXT),
+)  # fmt: skip
+ANSWER = described(
+    query=TEXT,
+    results={
+        "type": "array",
+        "items": described(
+            rank={"type": "integer", "minimum": 1},
+            score={"type": "number"},
+            match_type={"type": "string", "enum": ["semantic", "keyword", "both"]},
+            components={"type": "object", "description": "How the score came about."},
+            tool=_FOUND_TOOL,
+        ),
+    },
+    metadata=described(
+        result_count=COUNT, mode=TEXT, degraded=TEXTS, reranked=BOOLEAN, used_llm_rerank=BOOLEAN,
+        filters_applied={"type": "object"}, took_ms={"type": "number"}, search_id=TEXT,
+    ),
+)  # fmt: skip
+# Where the search's rows and the answer differ: what an answer has no figure of yet, and the source by its slug.
+_OF_ROW = {"source": "source__slug"}
+_WITHOUT_FIGURE = {"average_latency_ms", "success_rate"}
+
+
+def found_tool(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the search as an answer shows it. Not a serializer, which would cost more than the ranking."""
+    return {
+        name: None if name in _WITHOUT_FIGURE else row[_OF_ROW.get(name, name)]
+        for name in _FOUND_TOOL["properties"]
+    }

@@ -1,0 +1,144 @@
+"""The REST endpoints of MCP servers: connections that sources share."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.http.conditional import tagged
+from portal.http.idempotency import idempotent
+from portal.tenancy.context import tenant_context
+from portal.tenancy.models import Scope
+from tools.api.base import TenantListView, TenantView, calls_external
+from tools.api.pagination import BySlug
+from tools.api.schema.json_schema import body_schema
+from tools.api.schema.operations import (
+    IF_NONE_MATCH,
+    UNCHANGED,
+    etag,
+    header,
+    one,
+    operation,
+    page,
+    page_parameters,
+)
+from tools.api.servers.serializers import (
+    NewServerSerializer,
+    ServerChangeSerializer,
+    ServerReportSerializer,
+    ServerSerializer,
+)
+from tools.api.versions import etag_of, require_seen
+from tools.catalogue import servers
+from tools.catalogue.tools import catalogue_write
+from tools.imports.fetching.mcp.connection import check_connection
+from tools.models import McpServer
+
+
+def find_server(slug: str, rows: QuerySet[McpServer] | None = None) -> McpServer:
+    """A foreign server and an unknown one give the same 404."""
+    found = McpServer.objects.all() if rows is None else rows
+    server = found.filter(slug=slug).first()
+    if server is None:
+        raise NotFound(f"There is no MCP server {slug!r} here.")
+    return server
+
+
+def _response(server: McpServer, *, status: int = 200, **headers: str) -> Response:
+    headers["ETag"] = etag_of(server)
+    return Response(ServerSerializer(server).data, status=status, headers=headers)
+
+
+class ServerListView(TenantListView):
+    """The MCP servers of the tenant; and a new one."""
+
+    required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.ADMIN}
+    serializer_class = ServerSerializer
+    pagination_class = BySlug
+
+    def get_queryset(self) -> QuerySet[McpServer]:
+        return McpServer.objects.all()
+
+    @operation(
+        "list_servers", "The MCP servers", parameters=page_parameters(), answers=page(ServerSerializer)
+    )
+    def get(self, request: Request) -> Response:
+        return self.page()
+
+    @operation(
+        "create_server",
+        "A new MCP server",
+        "Which commands may run, and which variables may be sent, is decided where the portal is deployed.",
+        body=body_schema(NewServerSerializer),
+        parameters=[header("Location", "The new server's address.", 201), etag(201)],
+        answers=one(ServerSerializer, 201),
+        examples={
+            "A server over HTTP": {
+                "slug": "github",
+                "url": "https://mcp.example.com/mcp",
+                "headers": {"Authorization": "MCP_SECRET_GITHUB"},
+            }
+        },
+    )
+    @idempotent
+    def post(self, request: Request) -> Response:
+        given = NewServerSerializer.parsed(request.data)
+        server = find_server(servers.create_server(actor=self.rights.actor, **given).slug)
+        return _response(server, status=201, Location=f"/api/v1/servers/{server.slug}")
+
+
+class ServerView(TenantView):
+    """One MCP server, by its slug."""
+
+    required_scope = {"GET": Scope.TOOLS_READ, "PATCH": Scope.ADMIN, "DELETE": Scope.ADMIN}
+
+    @operation(
+        "get_server",
+        "One MCP server",
+        "The ETag is of what people set; `health`, `synced_at` and `last_error` change without it.",
+        parameters=IF_NONE_MATCH,
+        answers=one(ServerSerializer) | UNCHANGED,
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        server = find_server(slug)
+        return tagged(request, ServerSerializer(server).data, etag_of(server))
+
+    @operation(
+        "update_server",
+        "Changes the settings that are sent",
+        body=body_schema(ServerChangeSerializer, partial=True),
+        parameters=[etag(200)],
+        answers=one(ServerSerializer),
+    )
+    def patch(self, request: Request, slug: str) -> Response:
+        with catalogue_write(self.rights.actor):
+            server = find_server(slug, McpServer.objects.select_for_update())
+            require_seen(request, server)
+            changes = ServerChangeSerializer.parsed(request.data, partial=True)
+            servers.update_server(pk=server.pk, actor=self.rights.actor, **changes)
+        return _response(find_server(slug))
+
+    @operation("delete_server", "Deletes an MCP server that no source reads", answers={204: None})
+    def delete(self, request: Request, slug: str) -> Response:
+        with catalogue_write(self.rights.actor):
+            server = find_server(slug, McpServer.objects.select_for_update())
+            require_seen(request, server)
+            servers.delete_server(pk=server.pk, actor=self.rights.actor)
+        return Response(status=204)
+
+
+class ServerTestView(TenantView):
+    """Asks the server for its tools, and imports none."""
+
+    required_scope = Scope.SOURCES_WRITE
+
+    @operation(
+        "test_server", "Asks the server for its tools, and imports none", answers=one(ServerReportSerializer)
+    )
+    @calls_external
+    def post(self, request: Request, slug: str) -> Response:
+        with tenant_context(self.caller.tenant_id):
+            server = find_server(slug)
+        return Response(ServerReportSerializer(check_connection(server)).data)

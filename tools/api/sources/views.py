@@ -1,0 +1,262 @@
+"""The REST endpoints of sources: import one, look at it, change it, delete it, try whether it can be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from portal.http.bodies import DocumentForm, JsonBody
+from portal.http.conditional import tagged
+from portal.http.idempotency import idempotent, marked_idempotent
+from portal.http.problems import Problem
+from portal.jobs import services as jobs
+from portal.tenancy.context import tenant_context
+from portal.tenancy.models import Scope
+from tools.api.base import TenantListView, TenantView, calls_external
+from tools.api.jobs.serializers import JOB, accepted
+from tools.api.pagination import BySlug
+from tools.api.schema.json_schema import BOOLEAN
+from tools.api.schema.operations import (
+    IF_NONE_MATCH,
+    JOB_HEADERS,
+    UNCHANGED,
+    etag,
+    one,
+    operation,
+    page,
+    page_parameters,
+    query,
+)
+from tools.api.sources.lookup import find_source
+from tools.api.sources.serializers import (
+    IMPORT_BY_ADDRESS,
+    REPORT,
+    SOURCE_CHANGES,
+    ImportOptionsSerializer,
+    ImportSerializer,
+    SourceChangeSerializer,
+    SourceReportSerializer,
+    SourceSerializer,
+)
+from tools.api.versions import etag_of, require_seen
+from tools.catalogue import sources
+from tools.catalogue.errors import Invalid
+from tools.catalogue.sources import source_write
+from tools.catalogue.tools import catalogue_write
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.apply import check_removals
+from tools.imports.syncing.documents import (
+    NOT_READABLE,
+    REQUEST_SECONDS,
+    IncomingDocument,
+    parse,
+    read_source,
+)
+from tools.imports.syncing.jobs import APPLY
+from tools.models import McpServer, Source, SyncState
+
+LARGE = 5_000
+"""Operations of a document up to which a request waits for its import: a worker of the web has a minute for each."""
+_UPSTREAM = (409, 422, 502, 504)
+"""Statuses of refusals that reading a source may end in."""
+
+
+def _with_counts() -> QuerySet[Source]:
+    """The sources with what SourceSerializer shows beside the row."""
+    active = Count("tools", filter=Q(tools__active=True))
+    return Source.objects.select_related("server").annotate(active_tools=active)
+
+
+def _find_server(slug: str) -> McpServer:
+    server = McpServer.objects.filter(slug=slug).first()
+    if server is None:
+        raise Invalid({"server": [f"There is no MCP server {slug!r} here."]})
+    return server
+
+
+def _read(source: Source) -> IncomingDocument:
+    """The document as it is now at the source's address. Raises FetchError, CatalogueError."""
+    return read_source(source, seconds=REQUEST_SECONDS)
+
+
+class SourceListView(TenantListView):
+    """The sources of the catalogue; and the import of a document, or of a server's tools."""
+
+    required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.SOURCES_WRITE}
+    parser_classes = (DocumentForm, JsonBody)
+    serializer_class = SourceSerializer
+    pagination_class = BySlug
+
+    def get_queryset(self) -> QuerySet[Source]:
+        return _with_counts()
+
+    @operation(
+        "list_sources",
+        "The sources of the catalogue",
+        parameters=page_parameters(),
+        answers=page(SourceSerializer),
+    )
+    def get(self, request: Request) -> Response:
+        return self.page()
+
+    @operation(
+        "import_source",
+        "Imports a document, or the tools of an MCP server",
+        "An OpenAPI document, a list of MCP tools or a LightAPI description, as a form with `document`, or by its "
+        "address. `operations` = `tools` + `not_chosen` + the length of `left_out`. A document of more than 5,000 operations is planned, and "
+        "applied by a job (202). Fetching an address again for a repeated `Idempotency-Key` changes nothing.",
+        body={"multipart/form-data": ImportSerializer, "application/json": IMPORT_BY_ADDRESS},
+        parameters=[
+            query("dry_run", BOOLEAN, "Says what would change, and stores nothing. The same as in the body."),
+            *JOB_HEADERS,
+            query("confirm_removals", BOOLEAN, "More than a fifth of the source's endpoints may vanish. The same as in the body."),
+        ],
+        answers={200: REPORT, 202: JOB},
+        examples={
+            "A document by its address": {
+                "url": "https://example.com/openapi.yaml",
+                "source": "billing",
+                "dry_run": True,
+            },
+            "The tools of a server": {"server": "github", "kind": "mcp"},
+        },
+        problems=_UPSTREAM,
+    )  # fmt: skip
+    @marked_idempotent
+    @calls_external
+    def post(self, request: Request) -> Response:
+        given = ImportSerializer.parsed(request.data)
+        options = ImportOptionsSerializer.parsed(request.query_params)
+        given |= {name: value or given[name] for name, value in options.items()}
+        found: IncomingDocument | Exception
+        try:
+            # Before the transaction that an Idempotency-Key opens, which must not wait for strangers.
+            found = self._incoming(given)
+        except Exception as error:  # noqa: BLE001 - raised below, unless a repeated request has its answer already
+            found = error
+        return self._import(request, given, found)
+
+    def _incoming(self, given: dict[str, Any]) -> IncomingDocument:
+        """The document that the request holds or names. Raises FetchError, CatalogueError."""
+        slug, kind = given["source"], given["kind"]
+        if document := given.get("document"):
+            return IncomingDocument(document.read(), document.name, slug, kind)
+        source = Source(tenant_id=self.caller.tenant_id, slug=slug, kind=kind, url=given.get("url", ""))
+        if "server" in given:
+            with tenant_context(self.caller.tenant_id):
+                source.server = _find_server(given["server"])
+        return _read(source)
+
+    @idempotent
+    def _import(
+        self, request: Request, given: dict[str, Any], found: IncomingDocument | Exception
+    ) -> Response:
+        if isinstance(found, Exception):
+            raise found
+        document = parse(found)
+        if document.operations > LARGE and not given["dry_run"]:
+            return self._import_as_job(found, confirmed=given["confirm_removals"])
+        with tenant_context(self.caller.tenant_id):
+            report = syncs.import_parsed(
+                document,
+                found,
+                actor=self.rights.actor,
+                dry_run=given["dry_run"],
+                confirm_removals=given["confirm_removals"],
+            )
+        return Response(report.as_dict())
+
+    def _import_as_job(self, incoming: IncomingDocument, *, confirmed: bool) -> Response:
+        """Plans the document, and lets a job apply that; a document that changes nothing needs none."""
+        # One transaction: a plan whose removals are not confirmed is not kept, as one in a single request is not.
+        with tenant_context(self.caller.tenant_id):
+            sync = syncs.plan_document(incoming, tenant_id=self.caller.tenant_id, actor=self.rights.actor)
+            if sync.state == SyncState.APPLIED:
+                return Response(sync.summary)
+            if not confirmed:
+                check_removals(sync.summary["removed"], sync.source.endpoints.filter(active=True).count())
+            args = {"sync": str(sync.pk), "confirm_removals": confirmed}
+            return accepted(jobs.start(APPLY, args, by=self.rights.actor))
+
+
+class SourceView(TenantView):
+    """One source, by its slug."""
+
+    required_scope = {"GET": Scope.TOOLS_READ, "PATCH": Scope.SOURCES_WRITE, "DELETE": Scope.ADMIN}
+
+    @operation(
+        "get_source",
+        "One source",
+        "The ETag is of what people set. What a sync notes (`synced_at`, `last_error`, …) changes without it.",
+        parameters=IF_NONE_MATCH,
+        answers=one(SourceSerializer) | UNCHANGED,
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        source = find_source(slug, _with_counts())
+        return tagged(request, SourceSerializer(source).data, etag_of(source))
+
+    @operation(
+        "update_source",
+        "Changes the settings that are sent",
+        "A merge patch: null empties a field.",
+        body=SOURCE_CHANGES,
+        parameters=[etag(200)],
+        answers=one(SourceSerializer),
+    )
+    def patch(self, request: Request, slug: str) -> Response:
+        with catalogue_write(self.rights.actor):
+            source = find_source(slug, Source.objects.select_for_update())
+            require_seen(request, source)
+            changes = SourceChangeSerializer.parsed(request.data, partial=True)
+            changes |= {name: "" for name in ("title", "url", "schedule") if changes.get(name, "") is None}
+            if changes.get("server") is not None:
+                changes["server"] = _find_server(changes["server"])
+            sources.update_source(pk=source.pk, actor=self.rights.actor, **changes)
+        source = find_source(slug, _with_counts())
+        return Response(SourceSerializer(source).data, headers={"ETag": etag_of(source)})
+
+    @operation(
+        "delete_source", "Deletes a source with its tools, their edits and its documents", answers={204: None}
+    )
+    def delete(self, request: Request, slug: str) -> Response:
+        with source_write(slug, self.rights.actor):  # as a sync does: first the source's lock, then its row
+            source = find_source(slug, Source.objects.select_for_update())
+            require_seen(request, source)
+            sources.delete_source(pk=source.pk, actor=self.rights.actor)
+        return Response(status=204)
+
+
+class SourceTestView(TenantView):
+    """Reads the source as a sync would, and stores nothing."""
+
+    required_scope = Scope.SOURCES_WRITE
+
+    @operation(
+        "test_source",
+        "Tries whether the source can be read",
+        "Reads it as a sync would, and stores nothing. 409 `conflict` for a source without an address.",
+        answers=one(SourceReportSerializer),
+        problems=_UPSTREAM,
+    )
+    @calls_external
+    def post(self, request: Request, slug: str) -> Response:
+        with tenant_context(self.caller.tenant_id):
+            source = find_source(slug, Source.objects.select_related("server"))
+        if not source.is_readable:
+            raise Problem(409, NOT_READABLE)
+        found = _read(source)
+        document = parse(found)
+        report = {
+            "title": document.title,
+            "version": document.version,
+            "format_version": document.format_version,
+            "operations": document.operations,
+            "tools": len(document.endpoints),
+            "left_out": len(document.left_out),
+            "warnings": document.warnings,
+            "bytes": len(found.raw),
+        }
+        return Response(SourceReportSerializer(report).data)
