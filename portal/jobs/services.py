@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.db.models.functions import Coalesce, Now
 
 from portal.jobs import kinds, wakeup
@@ -151,7 +151,7 @@ def retry_failed(pk: UUID) -> Job:
     return find(pk)
 
 
-def failures(pk: UUID) -> Any:
+def failures(pk: UUID) -> QuerySet[JobFailure]:
     """What failed and was not taken up again, the latest first."""
     return JobFailure.objects.filter(job_id=pk, retried_at=None).order_by("-failed_at", "-pk")
 

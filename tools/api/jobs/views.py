@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from portal.http.authentication import require_scope
 from portal.http.idempotency import idempotent
 from portal.jobs import services
-from portal.jobs.models import Job, JobState
+from portal.jobs.models import Job, JobFailure, JobState
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView
 from tools.api.jobs.serializers import (
@@ -136,7 +136,7 @@ class JobErrorsView(TenantListView):
     serializer_class = FailureSerializer
     pagination_class = ByItem
 
-    def get_queryset(self) -> QuerySet[Any]:
+    def get_queryset(self) -> QuerySet[JobFailure]:
         return services.failures(_find(self.kwargs["ref"]).pk)
 
     @operation(
