@@ -10,11 +10,12 @@ import pytest
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
 from tests.support.overrides import edit, pets, recorded, texts, wanted
+from tools import fields
 from tools.catalogue import embedding_text, overrides
 from tools.catalogue.errors import Invalid
 from tools.imports.syncing.documents import tool_file
 from tools.imports.syncing.service import import_document as import_incoming
-from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool
+from tools.models import ManualOverride, Source, Tool
 
 
 def describe(**texts: str) -> Tool:
@@ -60,7 +61,7 @@ def sync_file(tenant: Tenant, field: str, value: Any) -> None:
 
 def test_syn_5_every_overridable_field_is_tried() -> None:
     # A file cannot say that a tool is not core, so that one has a test of its own.
-    assert {*OF_A_FILE, "core"} == set(OVERRIDABLE_FIELDS)
+    assert {*OF_A_FILE, "core"} == set(fields.OVERRIDABLE)
 
 
 @pytest.mark.parametrize("field", OF_A_FILE)

@@ -10,11 +10,11 @@ from django.contrib.postgres.fields import ArrayField
 from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 
+from tools import fields
 from tools.admin.base import ReadOnlyAdmin, RefusableForm, ServiceAdmin, SettingsAdmin
 from tools.catalogue import overrides, sources
 from tools.catalogue.errors import CatalogueError
 from tools.catalogue.tools import (
-    EDITABLE_FIELDS,
     catalogue_write,
     create_tool,
     delete_tool,
@@ -25,13 +25,9 @@ from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool,
 from tools.web.embeddings.state import badge_of
 from tools.web.shell.forms import LinesField, PlainTextField
 
-# Who a tool is: chosen when it is created, and never changed.
-_IDENTITY = ("tool_id", "namespace", "source_protocol", "server")
-_BOOKKEEPING = (
-    "source", "endpoint", "description_source", "version", "created_at", "updated_at", "updated_by", "download_count",
+_RECORD = (
+    "source", "endpoint", *fields.in_group("Record"), "version", "created_at", "updated_at", "updated_by", "download_count",
 )  # fmt: skip
-# What an imported tool takes and gives is its source's.
-_OF_THE_SOURCE = ("parameters", "output")
 
 
 class ToolForm(RefusableForm):
@@ -62,14 +58,12 @@ class ToolAdmin(ServiceAdmin):
     search_fields = ("name", "tool_id", "description")
     actions = ("refresh_embedding",)
     fieldsets = (
-        (None, {"fields": ("name", *_IDENTITY, "description", "use_cases", "tags", "active", "seen_version")}),
-        ("Classification", {"fields": ("category", "subcategory", "routing_domain", "semantic_namespace", "tool_type",
-                                         "tech_stack", "target_personas", "owner")}),
-        ("Availability", {"fields": ("visibility", "sensitivity", "lifecycle", "semantic_weight", "official",
-                                          "core", "estimated_cost")}),
-        ("Schemas", {"classes": ("collapse",), "fields": ("parameters", "output", "annotations")}),
-        ("Record", {"fields": _BOOKKEEPING}),
-    )  # fmt: skip
+        (None, {"fields": (*fields.in_group(""), "seen_version")}),
+        ("Classification", {"fields": fields.in_group("Classification")}),
+        ("Availability", {"fields": fields.in_group("Availability")}),
+        ("Schemas", {"classes": ("collapse",), "fields": fields.in_group("Schemas")}),
+        ("Record", {"fields": _RECORD}),
+    )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return cast(ToolQuerySet, super().get_queryset(request)).with_serving_embedding()
@@ -81,7 +75,7 @@ class ToolAdmin(ServiceAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return ()
-        return (*_IDENTITY, *_BOOKKEEPING, *(_OF_THE_SOURCE if obj.endpoint_id else ()))
+        return (*fields.IDENTITY, *_RECORD, *(fields.SOURCE_OWNED if obj.endpoint_id else ()))
 
     def formfield_for_dbfield(self, db_field: Field[Any, Any], request: Any, **kwargs: Any) -> Any:
         """Texts to the letter and lists one a line: an untouched imported text must not look edited."""
@@ -103,7 +97,7 @@ class ToolAdmin(ServiceAdmin):
         given = form.cleaned_data
         who = request.user.get_username()
         if change:
-            changes = {name: given[name] for name in form.changed_data if name in EDITABLE_FIELDS}
+            changes = {name: given[name] for name in form.changed_data if name in fields.EDITABLE}
             saved = update_tool(
                 pk=obj.pk, expected_version=given["seen_version"] or 0, changes=changes, actor=who
             )

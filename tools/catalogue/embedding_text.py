@@ -11,10 +11,11 @@ from uuid import UUID
 
 from embeddings.registry import EmbeddedEntity
 from embeddings.text import normalise
+from tools import fields
 from tools.catalogue.parameter_descriptions import description_of, parameter_descriptions, parameter_places
 from tools.catalogue.projection import tool_fields
 from tools.catalogue.tool_text import ToolText, embedding_source_text, keyword_text
-from tools.models import OVERRIDABLE_FIELDS, PARAMETER_PREFIX, Endpoint, Source, Tool, ToolEmbedding
+from tools.models import PARAMETER_PREFIX, Endpoint, Source, Tool, ToolEmbedding
 
 
 def tool_text(tool: Tool) -> ToolText:
@@ -37,7 +38,22 @@ def tool_text(tool: Tool) -> ToolText:
         use_cases=tuple(tool.use_cases),
         imported_description=endpoint.description if endpoint else "",
         semantic_keywords=tuple(_keywords(tool)),
+        further_topics=tuple(_further_topics(tool)),
     )
+
+
+# The searchable fields that `tool_text` gives a place of their own.
+_PLACED = {
+    "name", "description", "server", "category", "subcategory", "tags", "routing_domain", "semantic_namespace", "namespace",
+    "source_protocol", "tool_type", "target_personas", "parameters", "use_cases",
+}  # fmt: skip
+
+
+def _further_topics(tool: Tool) -> Iterable[str]:
+    for name in fields.SEARCHABLE:
+        if name not in _PLACED:
+            value = getattr(tool, name)
+            yield from value if isinstance(value, list) else [str(value)]
 
 
 def _keywords(tool: Tool) -> Iterable[str]:
@@ -82,14 +98,9 @@ def imported_values(endpoint: Endpoint, source: Source) -> dict[str, Any]:
     provided = tool_fields(endpoint, source)
     texts = parameter_descriptions(endpoint.input_schema)
     return {
-        **{field: provided[field] for field in OVERRIDABLE_FIELDS if field in provided},
+        **{field: provided[field] for field in fields.OVERRIDABLE if field in provided},
         **{f"{PARAMETER_PREFIX}{name}": text for name, text in texts.items()},
     }
-
-
-def field_default(field: str) -> Any:
-    """What a field has of which the source says nothing, or nothing any more."""
-    return "" if field.startswith(PARAMETER_PREFIX) else Tool._meta.get_field(field).get_default()  # type: ignore[union-attr]
 
 
 ENTITY = EmbeddedEntity(type="tool", rows=Tool, model=ToolEmbedding, load_texts=load_texts)

@@ -16,10 +16,10 @@ from uuid import UUID, uuid4
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from tools.catalogue import embedding_text, history
+from tools.catalogue import history
 from tools.catalogue.errors import CatalogueError
 from tools.catalogue.parameter_descriptions import parameter_descriptions
-from tools.catalogue.projection import tool_fields
+from tools.catalogue.projection import field_default, tool_fields
 from tools.catalogue.tools import catalogue_write, save_tools
 from tools.models import PARAMETER_PREFIX, Endpoint, ManualOverride, Source, Tool
 
@@ -67,7 +67,7 @@ def override_statuses(overrides: QuerySet[ManualOverride]) -> list[OverrideStatu
                 )
                 fields[tool_id] = tool_fields(endpoint, sources[endpoint.source_id])
             provided = fields[tool_id]
-        imported = provided.get(field, embedding_text.field_default(field))
+        imported = provided.get(field, field_default(field))
         found.append(
             OverrideStatus(
                 row["pk"], tool_id, row["tool__name"], field, row["made_at"], imported,
@@ -221,6 +221,6 @@ def _follow(tools: Iterable[Tool], moved: Iterable[ManualOverride], actor: str) 
         if "description" in columns:
             columns.add("description_source")
         for column in columns:
-            setattr(tool, column, projected.get(column, embedding_text.field_default(column)))
+            setattr(tool, column, projected.get(column, field_default(column)))
         written[tool] = columns
     save_tools(written, actor)

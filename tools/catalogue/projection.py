@@ -18,7 +18,6 @@ from tools.models import (
     SourceKind,
     Tool,
     ToolType,
-    Visibility,
 )
 
 
@@ -110,30 +109,30 @@ def is_provided(field: str, endpoint: EndpointContent | Endpoint, source: Source
     return field.startswith(PARAMETER_PREFIX) or field in tool_fields(endpoint, source)
 
 
+def field_default(field: str) -> Any:
+    """The value of a field, or of a parameter's description, of which the source says nothing, or nothing any more."""
+    return "" if field.startswith(PARAMETER_PREFIX) else _COLUMNS[field].get_default()
+
+
 def dropped_fields(before: EndpointContent | Endpoint, after: EndpointContent | Endpoint) -> dict[str, Any]:
     """What a source spoke of `before` and no longer does, with what a tool has of which nothing is said."""
     gone = before.metadata.get("tool", {}).keys() - after.metadata.get("tool", {}).keys() - _ALWAYS_PROVIDED
-    return {name: Tool._meta.get_field(name).get_default() for name in gone}  # type: ignore[union-attr]
+    return {name: field_default(name) for name in gone}
 
 
 _ALWAYS_PROVIDED = {"routing_domain", "sensitivity", "lifecycle", "tool_type", "server", "source_protocol"}
-_CHOICES: dict[str, list[str]] = {
-    "sensitivity": Sensitivity.values,
-    "lifecycle": Lifecycle.values,
-    "visibility": Visibility.values,
-    "tool_type": ToolType.values,
-}
-_LENGTHS = {
-    "category": 100, "subcategory": 100, "routing_domain": 100, "semantic_namespace": 100, "owner": 200,
-    "server": 300, "source_protocol": 20,
-}  # fmt: skip
+_COLUMNS = {column.name: column for column in Tool._meta.concrete_fields}
 
 
 def validation_error(spec: EndpointContent) -> str | None:
     """Why no tool can be made of what a file says of it; a value that was quietly dropped could widen who sees the tool."""
     for name, value in spec.metadata.get("tool", {}).items():
-        if name in _CHOICES and value not in _CHOICES[name]:
-            return f"its {name} {value!r} is none of {', '.join(_CHOICES[name])}"
-        if name in _LENGTHS and len(value) > _LENGTHS[name]:
-            return f"its {name} is longer than {_LENGTHS[name]} characters"
+        column = _COLUMNS.get(name)
+        if column is None:
+            continue
+        choices = [str(choice) for choice, _ in column.flatchoices]
+        if choices and value not in choices:
+            return f"its {name} {value!r} is none of {', '.join(choices)}"
+        if column.max_length and len(value) > column.max_length:
+            return f"its {name} is longer than {column.max_length} characters"
     return None

@@ -33,6 +33,7 @@ class ToolText:
     use_cases: tuple[str, ...] = ()
     imported_description: str = ""
     semantic_keywords: tuple[str, ...] = ()
+    further_topics: tuple[str, ...] = ()  # of searchable fields that have no place above
 
 
 def split_identifier(identifier: str) -> str:
@@ -49,7 +50,14 @@ def embedding_source_text(tool: ToolText) -> str:
     One line a kind of information, empty kinds left out, nothing said twice. The two labels are worth having: the
     model was taught on sentences.
     """
-    topics = _once(tool.category, *tool.tags, tool.routing_domain, tool.semantic_namespace, *tool.personas)
+    topics = _once(
+        tool.category,
+        *tool.tags,
+        tool.routing_domain,
+        tool.semantic_namespace,
+        *tool.personas,
+        *tool.further_topics,
+    )
     origin = _once(split_identifier(tool.server), split_identifier(tool.endpoint), known=topics)
     kind = _once(
         tool.name, _namespace(tool), tool.source_protocol, tool.tool_type, known=[split_identifier(tool.name)]
@@ -84,6 +92,7 @@ def keyword_text(tool: ToolText) -> str:
             tool.routing_domain,
             tool.semantic_namespace,
             *tool.personas,
+            *tool.further_topics,
             tool.server,
         ),
         tool.endpoint,

@@ -22,9 +22,9 @@ from portal.http.bodies import storage_problem
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid, ManagedBySource, StaleVersion, translated
 from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
-from tools.catalogue.projection import tool_fields
+from tools.catalogue.projection import field_default, tool_fields
+from tools.fields import EDITABLE, IDENTITY, OVERRIDABLE
 from tools.models import (
-    OVERRIDABLE_FIELDS,
     PARAMETER_PREFIX,
     DescriptionSource,
     Endpoint,
@@ -33,18 +33,8 @@ from tools.models import (
 )
 from tools.models.override import FIELD_LENGTH
 
-# What a person may set; everything else is identity, bookkeeping or another service's.
-EDITABLE_FIELDS = frozenset(
-    {
-        "name", "description", "tool_type", "category", "subcategory", "tags", "tech_stack", "use_cases",
-        "routing_domain", "semantic_namespace", "sensitivity", "target_personas", "parameters", "output", "annotations",
-        "semantic_weight", "visibility", "lifecycle", "owner", "official", "active", "core", "estimated_cost",
-    }
-)  # fmt: skip
-
-
-# What an endpoint-backed tool takes and gives is its source's; of the parameters, the descriptions may be overridden.
-_OF_THE_SOURCE = {
+# Why these fields of an imported tool are not changed here.
+_SOURCE_OWNED = {
     "parameters": "What this tool takes comes from its source and cannot be changed here. To say more of a parameter, "
     "change its description (parameter_descriptions).",
     "output": "What this tool gives back comes from its source and cannot be changed here. Say what you know of it in the "
@@ -68,7 +58,7 @@ def catalogue_write(actor: str, **context: Any) -> Iterator[None]:
 
 def create_tool(*, actor: str, **fields: Any) -> Tool:
     """A tool written by hand. Raises Invalid, NameTaken."""
-    unknown = set(fields) - EDITABLE_FIELDS - {"tool_id", "namespace", "source_protocol", "server"}
+    unknown = set(fields) - {*EDITABLE, *IDENTITY}
     if unknown:
         raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
     tool = Tool(**fields, updated_by=actor)
@@ -87,7 +77,7 @@ def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, Any], 
     endpoint-backed tool says records a ManualOverride; writing the imported value itself removes it. Raises StaleVersion,
     Invalid, and Tool.DoesNotExist.
     """
-    unknown = set(changes) - EDITABLE_FIELDS - {"parameter_descriptions"}
+    unknown = set(changes) - {*EDITABLE, "parameter_descriptions"}
     if unknown:
         raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
     with catalogue_write(actor):
@@ -99,8 +89,8 @@ def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, Any], 
             for name, value in changes.items()
             if name != "parameter_descriptions" and getattr(tool, name) != value
         }
-        if tool.endpoint_id is not None and (refused := changed.keys() & _OF_THE_SOURCE.keys()):
-            raise Invalid({name: [_OF_THE_SOURCE[name]] for name in sorted(refused)})
+        if tool.endpoint_id is not None and (refused := changed.keys() & _SOURCE_OWNED.keys()):
+            raise Invalid({name: [_SOURCE_OWNED[name]] for name in sorted(refused)})
         for name, value in changed.items():
             setattr(tool, name, value)
         _validate(tool, changed)
@@ -222,8 +212,8 @@ def _record_overrides(tool: Tool, edits: Mapping[str, Any], actor: str) -> set[s
     endpoint, source = tool.backing
     imported = embedding_text.imported_values(endpoint, source)
     overrides = dict(ManualOverride.objects.filter(tool=tool).values_list("field", "value"))
-    missing = {*OVERRIDABLE_FIELDS, *overrides} - imported.keys()
-    imported |= {field: embedding_text.field_default(field) for field in missing}
+    missing = {*OVERRIDABLE, *overrides} - imported.keys()
+    imported |= {field: field_default(field) for field in missing}
     edited = {field: value for field, value in edits.items() if field in imported}
     for field, value in edited.items():
         if value == imported[field]:

@@ -16,7 +16,6 @@ from tools.models.source import (
 )
 from tools.models.sync import Action, Sync, SyncChange, SyncState
 from tools.models.tool import (
-    OVERRIDABLE_FIELDS,
     DescriptionSource,
     Lifecycle,
     Tool,
@@ -28,7 +27,6 @@ from tools.models.tool import (
 
 __all__ = [
     "DOCUMENT_KINDS",
-    "OVERRIDABLE_FIELDS",
     "PARAMETER_PREFIX",
     "Action",
     "DescriptionSource",

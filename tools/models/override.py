@@ -9,8 +9,9 @@ from django.db.models.functions import Now
 
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
 from portal.tenancy.models import TenantModel
+from tools import fields
 from tools.models.history import track
-from tools.models.tool import OVERRIDABLE_FIELDS, Tool
+from tools.models.tool import Tool
 
 PARAMETER_PREFIX = "parameters."  # before a parameter's name: its description is overridden
 FIELD_LENGTH = 250
@@ -21,7 +22,7 @@ class ManualOverride(TenantModel):
     """An operator's value of one field, which syncs leave alone until it is reset."""
 
     tool = TenantForeignKey(Tool, on_delete=models.CASCADE, related_name="overrides")
-    field = models.CharField(max_length=FIELD_LENGTH)  # one of OVERRIDABLE_FIELDS, or parameters.<name>
+    field = models.CharField(max_length=FIELD_LENGTH)  # one of fields.OVERRIDABLE, or parameters.<name>
     value = models.JSONField()
     imported_value = models.JSONField()  # what the source said when the override was made or last looked at
     made_by = models.CharField(max_length=200)
@@ -35,7 +36,7 @@ class ManualOverride(TenantModel):
             ),
             models.UniqueConstraint(fields=["tenant", "tool", "field"], name="override_once"),
             models.CheckConstraint(
-                condition=models.Q(field__in=OVERRIDABLE_FIELDS)
+                condition=models.Q(field__in=fields.OVERRIDABLE)
                 | models.Q(field__startswith=PARAMETER_PREFIX),
                 name="override_field_known",
             ),

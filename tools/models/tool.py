@@ -20,13 +20,6 @@ from tools.models.source import Endpoint, Source
 
 TOOL_ID_LENGTH = 200
 
-# Fields of an endpoint-backed tool that an import fills and an operator may override (SYN-5), in the order of the pages.
-# The descriptions of parameters are overridden one by one (models/override.py); what a tool takes and gives is its source's.
-OVERRIDABLE_FIELDS = (
-    "name", "description", "tags", "routing_domain", "sensitivity", "annotations", "lifecycle", "tool_type", "category",
-    "subcategory", "use_cases", "tech_stack", "semantic_namespace", "target_personas", "visibility", "owner", "core",
-)  # fmt: skip
-
 
 class ToolType(models.TextChoices):
     PYTHON = "python", "Python"

@@ -6,6 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from tools import fields as tool_fields
 from tools.api.fields import BlankAsNullField, ComputedField, CountField, RowSerializer, StrictSerializer
 from tools.api.schema.json_schema import BOOLEAN
 from tools.models import Tool, ToolEmbedding
@@ -20,11 +21,7 @@ class ToolSerializer(serializers.ModelSerializer[Tool]):
     class Meta:
         model = Tool
         fields = (
-            "id", "tool_id", "namespace", "name", "description", "description_source", "tool_type", "category", "subcategory",
-            "tags", "tech_stack", "use_cases", "routing_domain", "semantic_namespace", "source_protocol", "server",
-            "sensitivity", "target_personas", "parameters", "output", "annotations", "semantic_weight", "visibility",
-            "lifecycle", "owner", "official", "active", "core", "estimated_cost", "source", "embedding_status", "version",
-            "created_at", "updated_at",
+            "id", *tool_fields.BY_NAME, "source", "embedding_status", "version", "created_at", "updated_at",
         )  # fmt: skip
 
     def get_embedding_status(self, tool: Tool) -> str | None:
@@ -37,18 +34,14 @@ class ToolChangeSerializer(StrictSerializer, serializers.ModelSerializer[Tool]):
 
     class Meta:
         model = Tool
-        fields: tuple[str, ...] = (
-            "name", "description", "tool_type", "category", "subcategory", "tags", "tech_stack", "use_cases",
-            "routing_domain", "semantic_namespace", "sensitivity", "target_personas", "parameters", "output", "annotations",
-            "semantic_weight", "visibility", "lifecycle", "owner", "official", "active", "core", "estimated_cost",
-        )  # fmt: skip
+        fields: tuple[str, ...] = tool_fields.EDITABLE
 
 
 class NewToolSerializer(ToolChangeSerializer):
     """A tool written by hand."""
 
     class Meta(ToolChangeSerializer.Meta):
-        fields = ("tool_id", "namespace", *ToolChangeSerializer.Meta.fields)
+        fields = ("tool_id", "namespace", *tool_fields.EDITABLE)
 
 
 class ToolEditSerializer(ToolChangeSerializer):
@@ -59,7 +52,7 @@ class ToolEditSerializer(ToolChangeSerializer):
     )
 
     class Meta(ToolChangeSerializer.Meta):
-        fields = (*ToolChangeSerializer.Meta.fields, "parameter_descriptions")
+        fields = (*tool_fields.EDITABLE, "parameter_descriptions")
 
 
 class EmbeddingSerializer(RowSerializer):

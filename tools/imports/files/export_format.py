@@ -17,6 +17,7 @@ from django.core.validators import URLValidator
 from django.db import models
 
 from portal.http.bodies import storage_problem
+from tools import fields
 from tools.catalogue.projection import validation_error
 from tools.imports.files import export as exports
 from tools.imports.formats import tool_files as jsonl
@@ -25,7 +26,6 @@ from tools.imports.formats.specs import EndpointSpec
 from tools.imports.syncing import layers
 from tools.imports.syncing.plan import spec_of
 from tools.models import (
-    OVERRIDABLE_FIELDS,
     PARAMETER_PREFIX,
     Endpoint,
     Layer,
@@ -200,7 +200,7 @@ def _override(given: Mapping[str, Any]) -> ManualOverride:
     if given["value"] is None or given["imported_value"] is None:
         raise ValueError("has an override without a value, or without the one that it stands over")
     override = _row(ManualOverride, exports.OVERRIDE_FIELDS, given, "override.")
-    if override.field in OVERRIDABLE_FIELDS:
+    if override.field in fields.OVERRIDABLE:
         _fitting(Tool, override.field, override.value, "override.")
     elif not override.field.startswith(PARAMETER_PREFIX) or not isinstance(override.value, str):
         raise ValueError(

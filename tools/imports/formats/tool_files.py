@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from yaml.events import ScalarEvent
 
+from tools import fields
 from tools.imports.formats.json_document import MAX_BYTES, MAX_VALUES
 from tools.imports.formats.specs import DocumentRefused, EndpointSpec, LeftOut, ParsedDocument
 from tools.imports.formats.texts import clean_value
@@ -30,10 +31,7 @@ _SLICE = 1_000
 _SLICE_BYTES = 8 * 1024 * 1024
 _ITEM = re.compile(rb"^(?:-(?=[ \t\r\n])|---(?=[ \t\r\n]|\Z))", re.MULTILINE)
 
-_TEXTS = ("category", "subcategory", "routing_domain", "semantic_namespace", "sensitivity", "lifecycle", "owner", "server",
-          "tool_type", "source_protocol", "visibility")  # fmt: skip
-_LISTS = ("use_cases", "tech_stack", "target_personas")
-OF_A_TOOL = frozenset({*_TEXTS, *_LISTS, "core"})
+OF_A_TOOL = frozenset(name for form in ("text", "list", "flag") for name in fields.in_files(form))
 """What a source may say of a tool beyond what an endpoint has columns for: a LightAPI description says a part of it."""
 
 
@@ -191,16 +189,17 @@ def _spec(line: Any) -> EndpointSpec:
     if len(key) > ID_LENGTH:
         raise ValueError(f"has an id of {len(key)} characters; at most {ID_LENGTH} are kept")
     tool: dict[str, Any] = {}
-    for field in _TEXTS:
+    for field in fields.in_files("text"):
         if text := _text(line, field):
             tool[field] = text
     if domain := _text(line, "domain"):
         tool.setdefault("routing_domain", domain)
-    for field in _LISTS:
+    for field in fields.in_files("list"):
         if line.get(field):
             tool[field] = _texts(line[field], field)
-    if line.get("core") is True:
-        tool["core"] = True
+    for field in fields.in_files("flag"):
+        if line.get(field) is True:
+            tool[field] = True
     parameters = line.get("parameters") or line.get("input_schema") or {}
     if not isinstance(parameters, dict):
         raise ValueError("has parameters that are not a JSON Schema object")

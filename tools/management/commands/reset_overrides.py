@@ -14,10 +14,11 @@ from django.db.models import Q, QuerySet
 
 from portal.tenancy.commands import REFUSED, USAGE, TenantCommand
 from portal.tenancy.context import tenant_context
+from tools import fields
 from tools.catalogue import overrides
 from tools.catalogue.errors import CatalogueError
 from tools.management.import_command import ACTOR
-from tools.models import OVERRIDABLE_FIELDS, PARAMETER_PREFIX, ManualOverride, Source, Tool
+from tools.models import PARAMETER_PREFIX, ManualOverride, Source, Tool
 
 
 class Command(TenantCommand):
@@ -75,8 +76,8 @@ class Command(TenantCommand):
             tools = [self._tool(name, options["namespace"]) for name in options["tool"]]
             chosen = chosen.filter(tool__in=tools)
         field = options["field"]
-        if field and field not in OVERRIDABLE_FIELDS and not field.startswith(PARAMETER_PREFIX):
-            known = ", ".join(OVERRIDABLE_FIELDS)
+        if field and field not in fields.OVERRIDABLE and not field.startswith(PARAMETER_PREFIX):
+            known = ", ".join(fields.OVERRIDABLE)
             self.stop(USAGE, f"There is no field {field!r} to override. Known: {known}, parameters.NAME.")
         return chosen.filter(field=field) if field else chosen
 

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from tools import fields
 from tools.catalogue import history
 from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
-from tools.catalogue.tools import EDITABLE_FIELDS
 from tools.models import ManualOverride, McpServer, Source, Tool
 from tools.web.overrides.state import label_of
 from tools.web.shell.diff import Segment, as_text, word_diff
@@ -106,8 +106,12 @@ def restorable(tool: Tool, event: int) -> dict[str, Any] | None:
     )
     if row is None:
         return None
-    fields = EDITABLE_FIELDS - {"active"} - ({"parameters", "output"} if tool.endpoint_id else set())
-    changes = {name: row[name] for name in sorted(fields) if row[name] != getattr(tool, name)}
+    kept = {"active", *(fields.SOURCE_OWNED if tool.endpoint_id else ())}
+    changes = {
+        name: row[name]
+        for name in sorted(fields.EDITABLE)
+        if name not in kept and row[name] != getattr(tool, name)
+    }
     if tool.endpoint_id:
         now, then = parameter_descriptions(tool.parameters), parameter_descriptions(row["parameters"])
         texts = {name: then[name] for name in now.keys() & then.keys() if now[name] != then[name]}

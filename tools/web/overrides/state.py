@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from tools import fields
 from tools.catalogue import overrides
 from tools.catalogue.overrides import OverrideStatus
 from tools.models import PARAMETER_PREFIX, ManualOverride, Tool
@@ -16,7 +17,6 @@ from tools.web.shell.access import TenantRequest
 from tools.web.shell.diff import Segment, as_text, word_diff
 
 _MOST_UNDO = 5
-_LABELS = {"parameters": "input schema", "output": "output schema", "routing_domain": "domain"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ def label_of(field: str) -> str:
     """The name of a tool's field within a sentence."""
     if field.startswith(PARAMETER_PREFIX):
         return f"description of {field.removeprefix(PARAMETER_PREFIX)}"
-    return _LABELS.get(field, field.replace("_", " "))
+    known = fields.BY_NAME.get(field)
+    return known.words if known else field.replace("_", " ")
 
 
 def remember_reset(request: TenantRequest, reset: UUID, what: str, chosen: list[OverrideStatus]) -> None:

@@ -15,9 +15,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from portal.tenancy.models import Role
+from tools import fields
 from tools.catalogue import overrides
 from tools.catalogue.overrides import OverrideStatus
-from tools.models import OVERRIDABLE_FIELDS, PARAMETER_PREFIX, ManualOverride, Source
+from tools.models import PARAMETER_PREFIX, ManualOverride, Source
 from tools.web.overrides.state import label_of, override_row, remember_reset, undoable
 from tools.web.shell.access import TenantRequest, actor, member_page, next_url
 from tools.web.shell.confirm import confirm
@@ -32,7 +33,7 @@ _MOST_WHO = 500
 _MOST_AT_ONCE = 5_000  # what a page may take the time for
 _PARAMETERS = "parameters"  # as a filter: the descriptions of all parameters
 _FIELDS = {
-    **{field: label_of(field).capitalize() for field in OVERRIDABLE_FIELDS},
+    **{field: label_of(field).capitalize() for field in fields.OVERRIDABLE},
     _PARAMETERS: "Parameter descriptions",
 }
 

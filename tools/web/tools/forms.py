@@ -7,9 +7,12 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from django import forms
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
 from django.http import QueryDict
 
 from portal.tenancy.models import Sensitivity
+from tools import fields
 from tools.catalogue.parameter_descriptions import parameter_descriptions
 from tools.models import PARAMETER_PREFIX, Lifecycle, Tool, ToolType, Visibility
 from tools.models.tool import TOOL_ID_LENGTH
@@ -121,6 +124,25 @@ class ToolForm(PortalForm):
     def parameter_fields(self) -> list[forms.BoundField]:
         """The descriptions of the parameters."""
         return [self[name] for name in self.fields if name.startswith(PARAMETER_PREFIX)]
+
+
+def _form_field(name: str) -> forms.Field:
+    """The form's field for a column of a tool that needs no words of its own."""
+    column = Tool._meta.get_field(name)
+    if isinstance(column, ArrayField):
+        return LinesField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="One a line.")
+    if isinstance(column, models.BooleanField):
+        return forms.BooleanField(required=False)
+    if isinstance(column, models.CharField):
+        if column.choices:
+            return forms.ChoiceField(choices=column.flatchoices)
+        return LineField(max_length=column.max_length, required=not column.blank)
+    return PlainTextField()
+
+
+FURTHER_FIELDS = tuple(name for name in fields.OVERRIDABLE if name not in ToolForm.base_fields)
+"""The overridable fields that the form does not declare; the page shows them last among "More fields"."""
+ToolForm.base_fields.update({name: _form_field(name) for name in FURTHER_FIELDS})
 
 
 def parameter_field(parameter: str) -> str:

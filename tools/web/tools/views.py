@@ -24,13 +24,13 @@ from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.forms import posted_version
-from tools.web.tools.forms import MOST_PARAMETERS, NewToolForm, ToolForm, parameter_field
+from tools.web.tools.forms import FURTHER_FIELDS, MOST_PARAMETERS, NewToolForm, ToolForm, parameter_field
 from tools.web.tools.markdown import to_html
 from tools.web.tools.parameters import parameters_of
 from tools.web.tools.state import find_tool, merge_tool, seen_version
 
 # Folded away in the form, unless there is something to see.
-_MORE = {"semantic_namespace", "tech_stack", "target_personas", "annotations", "core"}
+_MORE = {"semantic_namespace", "tech_stack", "target_personas", "annotations", "core", *FURTHER_FIELDS}
 _MOST_EDITS = 2  # overrides without a conflict that are shown unfolded above the description
 
 
@@ -118,6 +118,7 @@ def _form_page(
         "badge": badge_of(tool),
         "form": form,
         "overridden": overridden,
+        "further_rows": [(form[name], overridden.get(name)) for name in FURTHER_FIELDS],
         "parameter_rows": [(field, overridden.get(field.name)) for field in form.parameter_fields()],
         "more_parameters": max(0, len(parameter_descriptions(tool.parameters)) - MOST_PARAMETERS),
         "more_open": bool(_MORE & (overridden.keys() | form.errors.keys())),
@@ -159,7 +160,8 @@ def new_tool(request: TenantRequest) -> HttpResponse:
             else:
                 messages.success(request, "Saved. Embedding queued.")
                 return redirect("tool", pk=tool.pk)
-    return render(request, "tools/new.html", {"form": form}, status=status)
+    context = {"form": form, "further_rows": [(form[name], None) for name in FURTHER_FIELDS]}
+    return render(request, "tools/new.html", context, status=status)
 
 
 @require_POST

@@ -16,8 +16,9 @@ from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import import_document
 from tests.support.overrides import pets
+from tools import fields
 from tools.catalogue import overrides, servers, sources
-from tools.catalogue.tools import EDITABLE_FIELDS, update_tool
+from tools.catalogue.tools import update_tool
 from tools.models import ManualOverride, McpServer, Source, Tool, ToolEmbedding
 from tools.web.history.state import PAGE, entries
 from tools.web.overrides.state import label_of
@@ -93,7 +94,7 @@ def test_CAT_8_every_field_that_an_operator_can_edit_is_seen_and_restored(
 
 
 def test_CAT_8_every_editable_field_is_tried() -> None:
-    assert CHANGED.keys() == EDITABLE_FIELDS
+    assert CHANGED.keys() == set(fields.EDITABLE)
 
 
 def test_CAT_8_history_shows_bulk_and_raw_writes_and_restores_what_they_changed(

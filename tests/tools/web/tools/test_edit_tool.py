@@ -12,8 +12,9 @@ from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import import_document
 from tests.support.overrides import pets
+from tools import fields
 from tools.catalogue.tools import update_tool
-from tools.models import OVERRIDABLE_FIELDS, ManualOverride, Source, Tool
+from tools.models import ManualOverride, Source, Tool
 from tools.web.tools.forms import ToolForm, parameter_field
 
 
@@ -302,7 +303,7 @@ def test_SYN_5_a_field_in_conflict_shows_what_changed_with_keep_reset_and_edit(
 
 
 def test_SYN_5_every_overridable_field_can_be_edited_in_the_form() -> None:
-    assert set(OVERRIDABLE_FIELDS) <= ToolForm.base_fields.keys()
+    assert set(fields.OVERRIDABLE) <= ToolForm.base_fields.keys()
 
 
 def test_SYN_5_blanks_around_an_imported_line_are_no_edit(
