@@ -96,8 +96,13 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(name, marks=[] if name == "a sync that is two transactions" else pytest.mark.slow)
+        for name in MUTANTS
+    ],
+)
 def test_the_machine_notices_R16(
     catalogue: type[RuleBasedStateMachine], monkeypatch: pytest.MonkeyPatch, mutant: str
 ) -> None:
