@@ -1,5 +1,5 @@
-"""The entity types that have embeddings. The pipeline knows an entity by its type and id only; each type says here
-which table holds its vectors and how its source texts are read again.
+"""The entity types that have embeddings. The queue knows an entity by its type and id only; each type names here
+the table of its vectors and how its source texts are read again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from portal.tenancy.models import TenantModel
 LABEL_LENGTH = 200
 
 
+EntityTable = type[TenantModel]
+EmbeddingTable = type[EntityEmbedding]
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddedEntity:
     """One entity type.
@@ -26,8 +30,8 @@ class EmbeddedEntity:
     """
 
     type: str
-    rows: type[TenantModel]
-    model: type[EntityEmbedding]
+    rows: EntityTable
+    model: EmbeddingTable
     load_texts: Callable[[Iterable[UUID]], Mapping[UUID, str]]
     label_field: str = "name"
 

@@ -1,4 +1,4 @@
-"""The bell that wakes an embedding worker after a commit (portal/resilience/wakeup.py)."""
+"""Wakes an embedding worker after a commit (portal/resilience/wakeup.py)."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _notifier = Notifier(TASK, queue="embeddings")
 
 
 def notify_on_commit() -> None:
-    """Wakes a worker once the current transaction has committed; nothing happens if it rolls back."""
+    """Wakes a worker once the current transaction has committed; a rollback wakes none."""
     transaction.on_commit(_notifier.notify, robust=True)

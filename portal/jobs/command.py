@@ -1,4 +1,4 @@
-"""What commands about jobs share: running one here, under Ctrl-C, and watching one that runs elsewhere."""
+"""The base of commands about jobs: runs a job in this process, under Ctrl-C, or watches one that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class JobCommand(TenantCommand):
     def run_here(
         self, claimed: Job, *, quiet: bool, is_enough: Callable[[Context], bool] = lambda _: False
     ) -> bool:
-        """Runs a claimed job in this process until it is over, or `is_enough` says that a worker may have it from here.
-        Ctrl-C cancels it after its batch; returns whether it came to that. SIGTERM leaves it to a worker."""
+        """Runs a claimed job in this process until it has ended, or until `is_enough`; then a worker goes on with it. Ctrl-C
+        cancels it after its batch, SIGTERM leaves it to a worker. Returns whether Ctrl-C was pressed."""
         stop = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
 
@@ -54,7 +54,7 @@ class JobCommand(TenantCommand):
         return interrupted.is_set()
 
     def watch(self, job: Job, *, quiet: bool) -> Job:
-        """Looks on until the job is over, lost, or this command is interrupted; the job does not mind."""
+        """Shows the progress until the job has ended or is lost. An interrupt ends the command, not the job."""
         with Bar(job.title, quiet=quiet) as bar:
             while True:
                 with job.in_tenant():
@@ -68,8 +68,8 @@ class JobCommand(TenantCommand):
     def say(self, sentence: str) -> None:
         self.stderr.write(sentence)
 
-    def say_who_works(self, queue: str = heartbeats.JOBS) -> None:
-        """Names the command to start, where nobody works on the queue."""
+    def warn_without_worker(self, queue: str = heartbeats.JOBS) -> None:
+        """Names the command to start if the queue has no live worker."""
         if not heartbeats.live_workers().get(queue):
             self.say(f"No worker is consuming queue {queue}. Start one with: {heartbeats.COMMANDS[queue]}")
 
@@ -82,9 +82,10 @@ class JobCommand(TenantCommand):
             self.say(f"Retry them with: manage.py jobs retry {job.pk}")
 
     def exit_code(self, job: Job) -> int:
-        if job.shown_state in {JobState.FAILED, JobState.LOST}:
+        if job.effective_state in {JobState.FAILED, JobState.LOST}:
             self.say(
-                job.error or f"The job is {job.shown_state}. Resume it with: manage.py jobs resume {job.pk}"
+                job.error
+                or f"The job is {job.effective_state}. Resume it with: manage.py jobs resume {job.pk}"
             )
             return SOME_FAILED
         return SOME_FAILED if job.failed else DONE

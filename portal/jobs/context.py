@@ -1,4 +1,4 @@
-"""What a kind's `run` is given: the job, its cursor, and the one way to write down what a batch has done."""
+"""The context that `JobKind.run` gets: the job, its cursor, and `batch`, the one way to record what a batch has done."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from portal.jobs.loop import heartbeat
 from portal.jobs.models import ERROR_LENGTH, LABEL_LENGTH, LOG_LINES, Job, JobFailure, JobState
 from portal.jobs.progress import Progress
 
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An item that failed, by the name that an operator knows it by."""
+    """An item that failed; `label` is its name for operators."""
 
     item_id: UUID
     label: str
@@ -32,7 +32,7 @@ class Failure:
 
 
 class Context:
-    """A claimed job while it runs. `done`, `failed`, `skipped`, `stage` and `cursor` are as the last batch left them."""
+    """A claimed job while it runs. `done`, `failed`, `skipped`, `stage` and `cursor` have the values after the last batch."""
 
     def __init__(
         self, job: Job, stop: threading.Event, on_progress: Callable[[Context], None] = lambda _: None
@@ -46,14 +46,14 @@ class Context:
 
     @property
     def progress(self) -> Progress:
-        """As the job's own, from what this process knows."""
+        """As Job.progress, from the values in this process."""
         now = Job(
             total=self.total, done=self.done, failed=self.failed, skipped=self.skipped, claimed_at=self.job.claimed_at,
             done_before=self.job.done_before, processed_before=self.job.processed_before,
         )  # fmt: skip
-        # The database's time of the claim, and how long ago that was by a clock that nobody sets.
+        # The claim's time by the database's clock, and the span since then by a monotonic one.
         now.read_at = cast(datetime, self.job.claimed_at) + timedelta(seconds=time.monotonic() - self._begun)
-        now.shown_state = JobState.RUNNING
+        now.effective_state = JobState.RUNNING
         return now.progress
 
     @property
@@ -74,11 +74,10 @@ class Context:
         log: str = "",
         alone: bool = True,
     ) -> None:
-        """Writes down what a batch has done, as new values, in the caller's transaction: its effect and this stand or fall
-        together. Raises LostClaim, which must undo that transaction, if the job is no longer ours.
+        """Records what a batch has done, as new values, in the transaction of the batch's own writes. Raises LostClaim, which must
+        undo that transaction, if the claim no longer holds.
 
-        `failures` are counted until `retried` takes them up again. `alone=False` lets another job have the same concurrency
-        key from now on.
+        `failures` count until they are `retried`. `alone=False` allows another job with the same concurrency key from now on.
         """
         with self.job.in_tenant():
             given = {"done": done, "skipped": skipped, "total": total, "stage": stage, "cursor": cursor}
@@ -89,11 +88,11 @@ class Context:
                 [*self._log, {"at": _now(), "text": log[:ERROR_LENGTH]}][-LOG_LINES:] if log else self._log
             )
             if not alone:
-                changes["scope"] = None
+                changes["concurrency_key"] = None
             # The fence comes last, and undoes all of it.
             if not Job.objects.record_progress(self.job, {**changes, **({"log": logged} if log else {})}):
                 raise LostClaim
-        changes.pop("scope", None)
+        changes.pop("concurrency_key", None)
         for name, value in changes.items():
             setattr(self, name, value)
         self._log = logged
@@ -122,14 +121,14 @@ class Context:
         return count
 
     def failures(self, after: UUID | None, limit: int) -> list[UUID]:
-        """Items whose failure was not taken up again, in the order of their ids; needs the tenant's context."""
+        """Items whose failure was not retried, by id, greater than `after`; needs the tenant's context."""
         found = JobFailure.objects.filter(job_id=self.job.pk, retried_at=None).order_by("item_id")
         if after is not None:
             found = found.filter(item_id__gt=after)
         return list(found.values_list("item_id", flat=True)[:limit])
 
     def stopping(self) -> str:
-        """Why to stop after this batch: "cancel" was asked for, this process should "stop", or "" to go on."""
+        """The reason to stop after this batch: "cancel" (the job), "stop" (this process), or "" to go on. Raises LostClaim."""
         with self.job.in_tenant():
             ours = Job.objects.filter(pk=self.job.pk, claim_id=self.job.claim_id)
             state = ours.values_list("state", flat=True).first()
@@ -140,29 +139,30 @@ class Context:
         return "stop" if self._stop.is_set() else ""
 
     @contextmanager
-    def telling(self) -> Iterator[Callable[[int], None]]:
-        """For work that is one transaction, whose own writes nobody sees before its end: the block is given a function for the
-        number of items done, which another connection writes down every second. It raises Cancelled when that was asked for."""
-        told = 0
+    def reporting(self) -> Iterator[Callable[[int], None]]:
+        """Reports the progress of work that is one transaction, whose writes are invisible before its end: the block gets a
+        function that takes the number of items done, which another connection stores every second. The function raises Cancelled
+        when the job is being cancelled."""
+        reported = 0
 
-        def tell(done: int) -> None:
-            nonlocal told
-            told = done
+        def report(done: int) -> None:
+            nonlocal reported
+            reported = done
             if self.stopping() == "cancel":
                 raise Cancelled
 
         def write() -> None:
-            if told != self.done:
+            if reported != self.done:
                 with self.job.in_tenant():
-                    Job.objects.record_progress(self.job, {"done": told})
-                self.done = told
+                    Job.objects.record_progress(self.job, {"done": reported})
+                self.done = reported
                 self._on_progress(self)
 
-        with heartbeat(write, seconds=TELL_SECONDS, name="job-progress", trouble=f"Job {self.job.pk}"):
-            yield tell
+        with heartbeat(write, seconds=REPORT_SECONDS, name="job-progress", trouble=f"Job {self.job.pk}"):
+            yield report
 
     def wait(self, seconds: float) -> None:
-        """A pause that ends early when the process should stop."""
+        """Pauses for `seconds`, or until the process should stop."""
         self._stop.wait(seconds)
 
 

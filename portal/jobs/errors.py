@@ -1,4 +1,4 @@
-"""What can be refused about a job, in the operator's words. Entry points show the message; the class decides the status."""
+"""Errors of jobs. Entry points show the message to the operator; the class decides the status of the answer."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class JobError(Exception):
-    """A request about a job that was refused; nothing was stored."""
+    """A refused request about a job; nothing was stored."""
 
 
 class InvalidArguments(JobError):
-    """What a kind cannot work with. `errors` maps names of arguments to sentences."""
+    """Arguments that a kind cannot work with. `errors` maps their names to sentences."""
 
     def __init__(self, errors: dict[str, list[str]]) -> None:
         super().__init__("; ".join(f"{name}: {' '.join(texts)}" for name, texts in errors.items()))
@@ -21,24 +21,24 @@ class InvalidArguments(JobError):
 
 
 class AlreadyRunning(JobError):
-    """A job that does the same is not over; `job` is that one."""
+    """An active job has the same concurrency key; `job` is that one."""
 
     def __init__(self, job: Job) -> None:
-        super().__init__(f"“{job.title}” is not over yet ({job.shown_state}): job {job.pk}.")
+        super().__init__(f"“{job.title}” is not over yet ({job.effective_state}): job {job.pk}.")
         self.job = job
 
 
 class WrongState(JobError):
-    """The state that the job has now forbids it."""
+    """The state of the job does not allow the change."""
 
 
 class CannotGoOn(Exception):
-    """Raised by the work of a job that cannot be done; the sentence is for who started it."""
+    """Raised by the work of a job that cannot be done; the message tells the operator why."""
 
 
 class Cancelled(Exception):
-    """Somebody wants the job to end; raised out of a transaction, which it undoes."""
+    """Raised by work that is one transaction, to undo it, when the job is being cancelled."""
 
 
 class LostClaim(Exception):
-    """Another runner has the job, or nobody: whoever meets this writes nothing more."""
+    """The job was claimed by another runner, or is lost: the runner that catches this writes nothing more."""

@@ -1,5 +1,5 @@
-"""Which queues have a process that works on them: each says so every ten seconds, from a thread of its own, so that one
-whose work blocks it is not taken for dead. Said with the worker's login; read by anybody.
+"""Heartbeats of worker processes: which queues have a live worker. Each process sends one every ten seconds from a thread of its
+own, so that blocking work does not make it look dead. Sent with the worker's login; every login may read them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -24,24 +24,24 @@ log = logging.getLogger(__name__)
 
 JOBS, EMBEDDINGS = "jobs", "embeddings"
 COMMANDS = {JOBS: "python manage.py job_worker", EMBEDDINGS: "python manage.py embed_worker"}
-"""What starts one more process of a queue, beside `make up`."""
-BEATS = 6  # within the time after which a process counts as dead
+"""The command that starts one more worker of a queue, beside `make up`."""
+BEATS = 6  # heartbeats within JOB_LOST_SECONDS, after which a process counts as dead
 
 
 @contextmanager
 def sending_heartbeats(queue: str) -> Iterator[None]:
-    """While the block runs, this process is one of `queue`; at its end it is none at once."""
+    """Sends heartbeats of a worker of `queue` while the block runs, and deletes them at its end."""
     row = WorkerHeartbeat(id=uuid.uuid4(), queue=queue, host=socket.gethostname()[:255], pid=os.getpid())
     over = threading.Event()
 
-    def beat() -> None:
+    def send() -> None:
         while True:
             _logging_errors(lambda: _write(row))
             if over.wait(settings.JOB_LOST_SECONDS / BEATS):
                 break
         _logging_errors(lambda: WorkerHeartbeat.objects.filter(pk=row.pk).delete())
 
-    thread = threading.Thread(target=beat, name=f"heartbeat-{queue}", daemon=True)
+    thread = threading.Thread(target=send, name=f"heartbeat-{queue}", daemon=True)
     thread.start()
     try:
         yield
@@ -55,22 +55,22 @@ def _write(row: WorkerHeartbeat) -> None:
         row.save(force_insert=True)
 
 
-def _logging_errors(step: object) -> None:
+def _logging_errors(step: Callable[[], object]) -> None:
     try:
-        step()  # type: ignore[operator]
+        step()
     except DatabaseError as error:
-        log.warning("This process cannot say that it is alive: %s", " ".join(str(error).split()))
+        log.warning("The heartbeat of this process could not be stored: %s", " ".join(str(error).split()))
     finally:
         connection.close()
 
 
 def live_workers() -> dict[str, int]:
-    """How many live processes each queue has; queues without any are not there."""
-    alive = WorkerHeartbeat.objects.filter(at__gte=Now() - timedelta(seconds=settings.JOB_LOST_SECONDS))
-    return dict(alive.values_list("queue").annotate(Count("pk")))
+    """Returns the number of live workers by queue, without the queues that have none."""
+    live = WorkerHeartbeat.objects.filter(at__gte=Now() - timedelta(seconds=settings.JOB_LOST_SECONDS))
+    return dict(live.values_list("queue").annotate(Count("pk")))
 
 
 def prune_heartbeats() -> int:
-    """Deletes what processes that were killed have left behind for a day."""
+    """Deletes the heartbeats of killed processes after a day; returns how many."""
     deleted: int = WorkerHeartbeat.objects.filter(at__lt=Now() - timedelta(days=1)).delete()[0]
     return deleted

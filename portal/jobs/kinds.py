@@ -1,6 +1,4 @@
-"""The kinds of work that a job can be. Each is registered by the app that knows how to do it; this one knows only how to
-run them.
-"""
+"""The kinds of job, registered by the apps that define them. The app jobs only runs them."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a job would find, counted without starting it. `rate` is of earlier jobs if `measured`, else a guess."""
+    """The items of a job, counted without starting it. `rate` (items a second) is of an earlier job if `measured`, else a guess."""
 
     total: int
     to_do: int

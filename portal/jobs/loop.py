@@ -1,4 +1,4 @@
-"""The loop of a worker process, whatever it works on: at every bell and every few seconds without one."""
+"""The loop of a worker process: it works when it is woken, and every few seconds without that."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SECONDS_TO_FINISH = 1.0  # half of what the supervisor grants a process that is 
 
 @contextmanager
 def heartbeat(beat: Callable[[], object], *, seconds: float, name: str, trouble: str) -> Iterator[None]:
-    """While the block runs, calls `beat` every so many seconds from a thread and connection of its own, because the work may
-    block this one (RELIABILITY rule 9). `trouble` begins the line of the log when the database does not take it."""
+    """Calls `beat` every `seconds` while the block runs, from a thread and connection of its own, because the work may block this
+    one (RELIABILITY rule 9). `trouble` starts the log line of a beat that the database refuses."""
     over = threading.Event()
 
     def beat_on() -> None:
@@ -42,7 +42,7 @@ def heartbeat(beat: Callable[[], object], *, seconds: float, name: str, trouble:
 
 
 class WorkLoop(threading.Thread):
-    """Works for ever on the queue that a subclass names. Errors are logged, and the loop goes on.
+    """Works on the queue that a subclass names until `end` is called. Errors are logged, and the loop goes on.
 
     A thread of its own, so that it needs neither Celery's consumer nor its broker, and so that a signal's handler never
     touches an Event that its own thread waits for.
@@ -57,18 +57,18 @@ class WorkLoop(threading.Thread):
         self._woken = threading.Event()
 
     def begin(self) -> None:
-        """What is done once, before the first work."""
+        """Runs once, before the first work."""
 
     def work(self) -> None:
-        """Works until nothing is left, or `ended` is set."""
+        """Works until nothing is due, or `ended` is set."""
         raise NotImplementedError
 
     def pause(self) -> float:
-        """Seconds until the next look, if no bell comes first."""
+        """Returns the seconds until the next poll, unless `wake` is called before."""
         raise NotImplementedError
 
     def release(self) -> None:
-        """Lets others have what is in hand, when its end is not waited for."""
+        """Gives back the claimed work that `finish` does not wait for."""
         raise NotImplementedError
 
     def run(self) -> None:
@@ -83,16 +83,16 @@ class WorkLoop(threading.Thread):
         type(self).running = None
 
     def wake(self) -> None:
-        """There is work: ends the pause."""
+        """Ends the pause, as there is work."""
         self._woken.set()
 
     def end(self) -> None:
-        """No new work from now on."""
+        """Starts no new work from now on."""
         self.ended.set()
         self._woken.set()
 
     def finish(self) -> None:
-        """Ends, waits a moment for what is in hand, and gives it back if that is not enough."""
+        """Ends the loop: waits SECONDS_TO_FINISH for the current work, and releases it if that is not enough."""
         self.end()
         self.join(SECONDS_TO_FINISH)
         if self.is_alive():
@@ -100,12 +100,13 @@ class WorkLoop(threading.Thread):
 
     @staticmethod
     def protected(step: Callable[[], object]) -> None:
+        """Runs the step; logs its error and closes the connection."""
         try:
             step()
         except (OperationalError, InterfaceError) as error:
             # A database that restarts must not end the worker, nor fill its log.
             log.warning("The database cannot be reached: %s", " ".join(str(error).split()))
         except Exception:
-            log.exception("A worker met an unexpected error; going on.")
+            log.exception("A worker met an unexpected error and goes on.")
         finally:
             connection.close()  # back to the pool, which replaces it if the database went away

@@ -1,16 +1,16 @@
-"""Long work that people start, watch and stop, and how it stands.
+"""Jobs: long work that people start, watch and stop.
 
-The state machine of a job; arrows are the methods of JobQuerySet that take them, each a compare-and-set:
+The states of a job. An arrow is the method of JobQuerySet that takes it, each a compare-and-set:
 
     (new) -start-> queued -claim-> running -finish-> succeeded | partial (some items failed) | failed (it could not go on)
     running -release (its process ends in good order)-> queued
-    queued (never begun) -cancel-> cancelled
-    queued (begun), running, lost -cancel-> cancelling -finish-> cancelled
-    running, cancelling -mark_lost (no heartbeat for a minute)-> lost
+    queued (never started) -cancel-> cancelled
+    queued (started), running, lost -cancel-> cancelling -finish-> cancelled
+    running, cancelling -mark_lost (no heartbeat for JOB_LOST_SECONDS)-> lost
     cancelled, lost, failed -resume-> queued        partial -retry_failed-> queued
 
-A runner that ends a job holds its claim id, which every later owner replaces: the fence. A `cancelling` job without a claim
-waits for a runner that cleans up. The cursor says where the work goes on, and is written with the effect that it tells of.
+The runner of a job holds its claim id, which every later runner replaces: the fence. A `cancelling` job without a claim waits for
+a runner that cleans up. The cursor tells where the work goes on, and is written in the transaction of the work that it tells of.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ LABEL_LENGTH = 200
 
 
 class JobState(models.TextChoices):
-    QUEUED = "queued", "Queued"
-    RUNNING = "running", "Running"
-    CANCELLING = "cancelling", "Cancelling"
-    CANCELLED = "cancelled", "Cancelled"
-    SUCCEEDED = "succeeded", "Succeeded"
-    PARTIAL = "partial", "Partial"
-    FAILED = "failed", "Failed"
-    LOST = "lost", "Lost"
+    QUEUED = "queued", "Queued"  # waits for a runner; has a cursor if it was started before
+    RUNNING = "running", "Running"  # claimed by a runner that sends heartbeats
+    CANCELLING = "cancelling", "Cancelling"  # ends after the batch; without a claim it waits for a runner
+    CANCELLED = "cancelled", "Cancelled"  # can be resumed
+    SUCCEEDED = "succeeded", "Succeeded"  # all items are done or skipped
+    PARTIAL = "partial", "Partial"  # all items are done, but some failed; those can be retried
+    FAILED = "failed", "Failed"  # could not go on, with its error; can be resumed
+    LOST = "lost", "Lost"  # its runner sent no heartbeat for JOB_LOST_SECONDS; can be resumed
 
 
 ACTIVE = (JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING)
-HELD = (JobState.RUNNING, JobState.CANCELLING)
+CLAIMED = (JobState.RUNNING, JobState.CANCELLING)
 CAN_CANCEL = (JobState.QUEUED, JobState.RUNNING, JobState.LOST)
 CAN_RESUME = (JobState.CANCELLED, JobState.LOST, JobState.FAILED)
 CAN_RETRY = (JobState.PARTIAL,)
@@ -62,27 +62,29 @@ class LogLine:
 
 
 def _is_lost() -> Q:
-    return Q(state__in=HELD, heartbeat_at__lt=Now() - timedelta(seconds=settings.JOB_LOST_SECONDS))
+    return Q(state__in=CLAIMED, heartbeat_at__lt=Now() - timedelta(seconds=settings.JOB_LOST_SECONDS))
 
 
 class JobQuerySet(models.QuerySet["Job"]):
-    """Changes of state, each only from where it is allowed; they answer whether the row was changed."""
+    """The transitions, each only from the states that allow it; they return whether the row was changed."""
 
-    def shown(self) -> JobQuerySet:
-        """Adds `shown_state`, in which a job without a heartbeat is lost before a sweep has said so, and `read_at`."""
-        shown = Case(When(_is_lost(), then=Value(JobState.LOST)), default=F("state"))
-        return self.annotate(shown_state=shown, read_at=Now())  # type: ignore[no-redef]
+    def with_effective_state(self) -> JobQuerySet:
+        """Adds `effective_state`, in which a job without heartbeat is lost before `mark_lost` has stored it, and `read_at`."""
+        state = Case(When(_is_lost(), then=Value(JobState.LOST)), default=F("state"))
+        return self.annotate(effective_state=state, read_at=Now())
 
     def in_states(self, *states: str) -> JobQuerySet:
-        """Of those that are shown, the ones in these states."""
-        return self.filter(shown_state__in=states)  # type: ignore[misc]
+        """Those in these effective states; needs `with_effective_state`."""
+        return self.filter(Q(effective_state__in=states))
 
     def running_first(self) -> JobQuerySet:
-        first = Case(When(shown_state__in=ACTIVE, then=0), default=1, output_field=models.SmallIntegerField())
+        first = Case(
+            When(effective_state__in=ACTIVE, then=0), default=1, output_field=models.SmallIntegerField()
+        )
         return self.order_by(first, "-created_at", "-pk")
 
     def claim(self, *, kinds: Collection[str], pk: uuid.UUID | None = None) -> Job | None:
-        """The oldest job that waits for a runner (or the one that is named), now ours; None if there is none."""
+        """Claims the oldest job that waits for a runner, or the job `pk`; None if there is none."""
         waiting = self.filter(Q(state=JobState.QUEUED) | Q(state=JobState.CANCELLING, claim_id=None))
         waiting = waiting.filter(kind__in=kinds, **({"pk": pk} if pk else {}))
         with transaction.atomic(using=self.db):
@@ -104,30 +106,31 @@ class JobQuerySet(models.QuerySet["Job"]):
             return self.get(pk=found.pk)
 
     def _ours(self, job: Job) -> JobQuerySet:
-        return self.filter(pk=job.pk, claim_id=job.claim_id, state__in=HELD)
+        return self.filter(pk=job.pk, claim_id=job.claim_id, state__in=CLAIMED)
 
     def heartbeat(self, job: Job) -> bool:
+        """Tells that the runner is alive."""
         return bool(self._ours(job).update(heartbeat_at=Now()))
 
     def record_progress(self, job: Job, changes: Mapping[str, Any]) -> bool:
-        """What a batch has done, under the claim."""
+        """Stores the fields that a batch has changed, if the claim still holds."""
         return bool(self._ours(job).update(**changes, heartbeat_at=Now(), attempts=0))
 
     def finish(self, job: Job, outcome: JobState, *, error: str = "") -> bool:
-        """Ends the job: as `outcome`, or as cancelled if that was asked for meanwhile."""
+        """Ends the job as `outcome`, or as cancelled if it is cancelling."""
         if outcome not in {JobState.SUCCEEDED, JobState.PARTIAL, JobState.FAILED}:
             raise ValueError(f"{outcome} is not an end")
         state = Case(When(state=JobState.CANCELLING, then=Value(JobState.CANCELLED)), default=Value(outcome))
-        # A retry that was stopped on its way is still one when it goes on.
-        kept = [When(state=JobState.CANCELLING, then=F("only_failures"))]
+        # A retry that was cancelled is still a retry when it is resumed.
+        unchanged = [When(state=JobState.CANCELLING, then=F("only_failures"))]
         only_failures = (
-            F("only_failures") if outcome == JobState.FAILED else Case(*kept, default=Value(False))
+            F("only_failures") if outcome == JobState.FAILED else Case(*unchanged, default=Value(False))
         )
         return bool(
             self._ours(job).update(
                 state=state,
                 claim_id=None,
-                scope=None,
+                concurrency_key=None,
                 finished_at=Now(),
                 error=error[:ERROR_LENGTH],
                 only_failures=only_failures,
@@ -135,57 +138,66 @@ class JobQuerySet(models.QuerySet["Job"]):
         )
 
     def release(self, job: Job) -> bool:
-        """Leaves the job to the next runner; one that is being cancelled stays so."""
+        """Leaves the job to the next runner; a cancelling one stays cancelling."""
         state = Case(When(state=JobState.RUNNING, then=Value(JobState.QUEUED)), default=F("state"))
         return bool(self._ours(job).update(state=state, claim_id=None, heartbeat_at=Now()))
 
     def cancel(self, pk: uuid.UUID) -> bool:
-        """A runner finishes its batch and cleans up; a job that nobody has begun is over at once."""
+        """Lets the runner end the job after its batch; a job that was never started is cancelled at once."""
         new = self.filter(pk=pk, state=JobState.QUEUED, started_at=None)
-        if new.update(state=JobState.CANCELLED, scope=None, finished_at=Now()):
+        if new.update(state=JobState.CANCELLED, concurrency_key=None, finished_at=Now()):
             return True
         if self.filter(pk=pk, state=JobState.RUNNING).update(state=JobState.CANCELLING):
             return True
-        unheld = self.filter(pk=pk, state__in=(JobState.QUEUED, JobState.LOST))
-        return bool(unheld.update(state=JobState.CANCELLING, claim_id=None, heartbeat_at=Now()))
+        unclaimed = self.filter(pk=pk, state__in=(JobState.QUEUED, JobState.LOST))
+        return bool(unclaimed.update(state=JobState.CANCELLING, claim_id=None, heartbeat_at=Now()))
 
-    def resume(self, pk: uuid.UUID, *, scope: str | None) -> bool:
-        """Waits for a runner again, which goes on from the cursor."""
+    def resume(self, pk: uuid.UUID, *, concurrency_key: str | None) -> bool:
+        """Queues the job again; a runner goes on from its cursor."""
         over = self.filter(pk=pk, state__in=CAN_RESUME)
         return bool(
             over.update(
-                state=JobState.QUEUED, claim_id=None, scope=scope, finished_at=None, error="", attempts=0
+                state=JobState.QUEUED,
+                claim_id=None,
+                concurrency_key=concurrency_key,
+                finished_at=None,
+                error="",
+                attempts=0,
             )
         )
 
-    def retry_failed(self, pk: uuid.UUID, *, scope: str | None) -> bool:
-        """Waits for a runner that takes up the failures only."""
+    def retry_failed(self, pk: uuid.UUID, *, concurrency_key: str | None) -> bool:
+        """Queues the job again, for its failures only."""
         over = self.filter(pk=pk, state__in=CAN_RETRY, failed__gt=0)
         return bool(
             over.update(
-                state=JobState.QUEUED, only_failures=True, scope=scope, finished_at=None, error="", attempts=0
+                state=JobState.QUEUED,
+                only_failures=True,
+                concurrency_key=concurrency_key,
+                finished_at=None,
+                error="",
+                attempts=0,
             )
         )
 
     def mark_lost(self) -> int:
-        """Marks what has no heartbeat any more; the runner that had it has lost its claim."""
-        return self.filter(_is_lost()).update(state=JobState.LOST, claim_id=None, scope=None)
+        """Marks the jobs without heartbeat as lost, and takes the claim from their runners; returns how many."""
+        return self.filter(_is_lost()).update(state=JobState.LOST, claim_id=None, concurrency_key=None)
 
 
-class JobManager(TenantManager.from_queryset(JobQuerySet)):  # type: ignore[misc]
-    """The current tenant's jobs."""
+JobManager = TenantManager.from_queryset(JobQuerySet)
 
 
 class Job(TenantModel):
-    """One piece of long work. Read it through portal.jobs.services, which say `shown_state`."""
+    """One piece of long work. Read it through portal.jobs.services, which add `effective_state`."""
 
     kind = models.CharField(max_length=40)
     title = models.CharField(max_length=200)
     requested_by = models.CharField(max_length=200)
     args = models.JSONField(default=dict)
     state = models.CharField(max_length=10, choices=JobState.choices, default=JobState.QUEUED)
-    # While it is set, no second job of the kind has the same: one at a time. A kind gives it up when it need not be alone.
-    scope = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001 - null is no scope
+    # No two active jobs of a kind have the same. Null: any number may run. A kind may clear it before its end.
+    concurrency_key = models.CharField(max_length=200, null=True, blank=True, db_column="scope")  # noqa: DJ001
     total = models.IntegerField(null=True, blank=True)
     done = models.IntegerField(default=0)
     failed = models.IntegerField(default=0)
@@ -202,23 +214,23 @@ class Job(TenantModel):
     claimed_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
-    # What stood when it was claimed, so that the rate is of this run.
+    # The counts when it was claimed, so that the rate is of this run.
     done_before = models.IntegerField(default=0)
     processed_before = models.IntegerField(default=0)
 
-    # Set by JobQuerySet.shown().
-    shown_state: str
+    # Set by JobQuerySet.with_effective_state().
+    effective_state: str
     read_at: datetime
 
-    objects: ClassVar[Any] = JobManager()
+    objects: ClassVar[JobManager[Job]] = JobManager()
     # For the worker's login, whose policy shows it the jobs of all tenants.
-    all_tenants: ClassVar[Any] = JobQuerySet.as_manager()
+    all_tenants = JobQuerySet.as_manager()
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             *TenantModel.Meta.constraints,
             models.UniqueConstraint(
-                fields=["tenant", "kind", "scope"],
+                fields=["tenant", "kind", "concurrency_key"],
                 condition=models.Q(state__in=["queued", "running", "cancelling"]),
                 name="job_one_per_scope",
             ),
@@ -234,7 +246,7 @@ class Job(TenantModel):
         ]
         indexes: ClassVar[list[models.Index]] = [
             models.Index(fields=["tenant", "-created_at"], name="job_newest"),
-            # The runner's question of every few seconds.
+            # Serves JobQuerySet.claim and mark_lost.
             models.Index(
                 fields=["created_at"],
                 condition=models.Q(state__in=["queued", "running", "cancelling"]),
@@ -246,34 +258,34 @@ class Job(TenantModel):
         return f"{self.title} ({self.state})"
 
     def in_tenant(self) -> AbstractContextManager[None]:
-        """The context of the job's tenant, for the runner, which has none of its own."""
+        """Opens the context of the job's tenant, for a runner, which has none of its own."""
         return tenant_context(cast(uuid.UUID, self.tenant_id))
 
     @property
     def is_active(self) -> bool:
-        return self.shown_state in ACTIVE
+        return self.effective_state in ACTIVE
 
     @property
     def can_cancel(self) -> bool:
-        return self.shown_state in CAN_CANCEL
+        return self.effective_state in CAN_CANCEL
 
     @property
     def can_resume(self) -> bool:
-        return self.shown_state in CAN_RESUME
+        return self.effective_state in CAN_RESUME
 
     @property
     def can_retry(self) -> bool:
-        return self.shown_state in CAN_RETRY and self.failed > 0
+        return self.effective_state in CAN_RETRY and self.failed > 0
 
     def as_dict(self) -> dict[str, Any]:
-        """The job in JSON's types, for the API and the commands; times are RFC 3339."""
+        """Returns the job in JSON's types, for the API and the commands; times are RFC 3339."""
         progress = self.progress
         times = {name: getattr(self, name) for name in ("created_at", "started_at", "finished_at")}
         return {
             "id": str(self.pk),
             "kind": self.kind,
             "title": self.title,
-            "state": self.shown_state,
+            "state": self.effective_state,
             "stage": self.stage,
             "requested_by": self.requested_by,
             "total": progress.total,
@@ -292,7 +304,7 @@ class Job(TenantModel):
 
     @property
     def duration_seconds(self) -> float | None:
-        """From its first claim to its end, or until now."""
+        """Seconds from its first claim to its end, or until now."""
         if self.started_at is None:
             return None
         return max(0.0, ((self.finished_at or self.read_at) - self.started_at).total_seconds())
@@ -302,7 +314,7 @@ class Job(TenantModel):
         processed = self.done + self.failed + self.skipped
         rate = self._rate(processed)
         left = max(0, self.total - processed) if self.total is not None else None
-        running = self.shown_state == JobState.RUNNING
+        running = self.effective_state == JobState.RUNNING
         return Progress(
             total=self.total,
             processed=processed,
@@ -320,13 +332,13 @@ class Job(TenantModel):
         if self.claimed_at is None:
             return None
         seconds = ((self.finished_at or self.read_at) - self.claimed_at).total_seconds()
-        # What was skipped cost nearly nothing, and says nothing of what is left unless all of it is like that.
+        # Skipped items cost nearly nothing, so they count only if there are no others.
         worked = self.done + self.failed - self.done_before or processed - self.processed_before
         return round(worked / seconds, 2) if seconds > 0 and worked > 0 else None
 
 
 class JobFailure(TenantModel):
-    """An item that failed in a job, and why; taken up again once `retried_at` is set."""
+    """An item that failed in a job, with its error; `retried_at` is set while it is tried again."""
 
     job = TenantForeignKey(Job, on_delete=models.CASCADE, related_name="failures")
     item_id = models.UUIDField()
@@ -349,7 +361,7 @@ class JobFailure(TenantModel):
 
 
 class WorkerHeartbeat(models.Model):
-    """A process that works on a queue, as it last said itself. Of the whole installation, without tenant."""
+    """The last heartbeat of a process that works on a queue. It belongs to the whole installation, not to a tenant."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     queue = models.CharField(max_length=40)

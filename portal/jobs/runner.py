@@ -1,7 +1,7 @@
-"""Runs jobs: claims one, lets its kind work under a heartbeat, and ends it or gives it back.
+"""Runs jobs: claims one, runs its kind under a heartbeat, and ends or releases it.
 
-Two entry points: the Celery worker of queue `default` (portal/celery.py) and `manage.py job_worker`, both running `Loop`; commands
-run the job that they started themselves (command.py). Killed at any instant, a job is lost after a minute without
+Two entry points run `Loop`: the Celery worker of queue `default` (portal/celery.py) and `manage.py job_worker`. Commands run the
+job that they have started themselves (command.py). A job whose process is killed is lost after JOB_LOST_SECONDS without
 heartbeat, and resumes from its cursor.
 """
 
@@ -26,21 +26,21 @@ OnProgress = Callable[[Context], None]
 
 
 def run(job: Job, stop: threading.Event, on_progress: OnProgress = lambda _: None) -> None:
-    """Works on a claimed job until it is over, cancelled, or `stop` is set; then it is given back with its cursor."""
+    """Runs a claimed job until it has ended, or until `stop` is set; then it is released with its cursor."""
     context = Context(job, stop, on_progress)
     try:
         with heartbeat(
-            lambda: _beat(job),
+            lambda: _heartbeat(job),
             seconds=settings.JOB_LOST_SECONDS / heartbeats.BEATS,
             name="job-heartbeat",
-            trouble=f"Job {job.pk} cannot say that it lives",
+            trouble=f"The heartbeat of job {job.pk} could not be stored",
         ):
             _work(context)
     except LostClaim:
-        log.warning("Job %s was taken from this process, which writes nothing more of it.", job.pk)
+        log.warning("Job %s was claimed by another process; this one stops writing to it.", job.pk)
 
 
-def _beat(job: Job) -> None:
+def _heartbeat(job: Job) -> None:
     with job.in_tenant():
         Job.objects.heartbeat(job)
 
@@ -57,7 +57,7 @@ def _work(context: Context) -> None:
         return
     except (OperationalError, InterfaceError) as trouble:
         reason = _sentence(trouble)
-        # The database's trouble is not the job's, unless it comes back at the same place again and again.
+        # An error of the database does not fail the job, unless it comes again at the same place.
         if job.attempts < settings.JOB_MAX_ATTEMPTS:
             _end(job, lambda: Job.objects.release(job))
         else:
@@ -86,8 +86,8 @@ def _sentence(error: Exception) -> str:
 
 
 class Loop(WorkLoop):
-    """Runs jobs. Told to end, it lets the batch in hand be the last one; over its head the job is given back, and the fence
-    undoes what it was doing."""
+    """Runs jobs. When it is ended, the current batch is the last one; a job that does not stop in time is released, and the fence
+    undoes its batch."""
 
     queue = heartbeats.JOBS
 

@@ -1,4 +1,4 @@
-"""What people do with jobs: start, look, cancel, resume, retry. Each runs in the tenant's context and takes no request."""
+"""Services for jobs: start, estimate, list, cancel, resume, retry. Each runs in the tenant's context and takes no request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failures of one reason, with the first few items that met it."""
+    """The failures with one error, and the labels of the first few items."""
 
     error: str
     count: int
@@ -32,7 +32,7 @@ class FailureGroup:
 
 
 def start(kind: str, args: Mapping[str, Any], *, by: str) -> Job:
-    """Stores a new job, which a runner takes up. Raises InvalidArguments, AlreadyRunning."""
+    """Queues a new job for a runner. Raises InvalidArguments, AlreadyRunning."""
     known = _kind(kind)
     parsed = known.arguments.parse(args)
     total, _ = known.count(parsed)
@@ -41,16 +41,16 @@ def start(kind: str, args: Mapping[str, Any], *, by: str) -> Job:
         title=known.title(parsed)[:200],
         requested_by=by[:200],
         args=parsed,
-        scope=known.concurrency_key(parsed),
+        concurrency_key=known.concurrency_key(parsed),
         total=total,
     )
-    _exclusively(job.kind, job.scope, lambda: job.save(force_insert=True))
+    _exclusively(job.kind, job.concurrency_key, lambda: job.save(force_insert=True))
     wakeup.notify_on_commit()
     return find(job.pk)
 
 
 def estimate(kind: str, args: Mapping[str, Any]) -> Estimate:
-    """What such a job would find; writes nothing. Raises InvalidArguments."""
+    """Counts the items of such a job and how long they would take; writes nothing. Raises InvalidArguments."""
     known = _kind(kind)
     total, to_do = known.count(known.arguments.parse(args))
     rate = _measured_rate(kind)
@@ -58,7 +58,7 @@ def estimate(kind: str, args: Mapping[str, Any]) -> Estimate:
 
 
 def _measured_rate(kind: str) -> float | None:
-    """Of the last job of this kind that did enough to be measured by."""
+    """The rate of the last job of this kind that has done at least 20 items."""
     ended = jobs(kind=kind).filter(state__in=[JobState.SUCCEEDED, JobState.PARTIAL], done__gte=20)
     last = ended.order_by("-finished_at").first()
     rate: float | None = last.progress.rate if last else None
@@ -73,9 +73,9 @@ def _kind(name: str) -> JobKind:
         raise InvalidArguments({"kind": [f"There is no such kind of job. Known: {known}."]}) from error
 
 
-def _exclusively(kind: str, scope: str | None, write: Callable[[], object]) -> None:
-    """Runs the write, unless another job has the scope."""
-    # One without a heartbeat does not stand in the way, even where no sweep has come by.
+def _exclusively(kind: str, concurrency_key: str | None, write: Callable[[], object]) -> None:
+    """Runs the write. Raises AlreadyRunning if an active job has the concurrency key."""
+    # A job without heartbeat does not count as active, even if no loop has marked it yet.
     Job.objects.mark_lost()
     try:
         with transaction.atomic():
@@ -84,15 +84,21 @@ def _exclusively(kind: str, scope: str | None, write: Callable[[], object]) -> N
         diagnostic = getattr(error.__cause__, "diag", None)
         if getattr(diagnostic, "constraint_name", None) != "job_one_per_scope":
             raise
-        other = Job.objects.shown().filter(kind=kind, scope=scope, state__in=ACTIVE).first()
+        other = (
+            Job.objects.with_effective_state()
+            .filter(kind=kind, concurrency_key=concurrency_key, state__in=ACTIVE)
+            .first()
+        )
         if other is None:
             raise WrongState("A job like this one has just ended. Try again.") from error
         raise AlreadyRunning(other) from error
 
 
 def jobs(*, kind: str = "", state: str = "", by: str = "") -> JobQuerySet:
-    """The tenant's jobs, newest first, without what only a page of one job needs."""
-    found: JobQuerySet = Job.objects.shown().defer("args", "log", "cursor").order_by("-created_at", "-pk")
+    """The tenant's jobs, newest first, without the columns that only the page of one job needs."""
+    found: JobQuerySet = (
+        Job.objects.with_effective_state().defer("args", "log", "cursor").order_by("-created_at", "-pk")
+    )
     if kind:
         found = found.filter(kind=kind)
     if state:
@@ -101,34 +107,34 @@ def jobs(*, kind: str = "", state: str = "", by: str = "") -> JobQuerySet:
 
 
 def active() -> JobQuerySet:
-    """The jobs that are waited for: neither over nor lost."""
-    # The stored state first, which an index knows; every page asks this.
+    """The jobs that are neither over nor lost."""
+    # The stored state comes first, for the index: every page runs this.
     return jobs().filter(state__in=ACTIVE).in_states(*ACTIVE)
 
 
 def find(pk: UUID) -> Job:
     """One job as it is now. Raises Job.DoesNotExist."""
-    job: Job = Job.objects.shown().get(pk=pk)
+    job: Job = Job.objects.with_effective_state().get(pk=pk)
     return job
 
 
 def cancel(pk: UUID) -> Job:
-    """Lets the batch in hand be the last one. Raises WrongState, Job.DoesNotExist."""
+    """Ends the job after its current batch. Raises WrongState, Job.DoesNotExist."""
     job = find(pk)
     if not Job.objects.cancel(pk) and find(pk).state not in {JobState.CANCELLING, JobState.CANCELLED}:
-        raise WrongState(f"This job is over ({job.shown_state}), so there is nothing to cancel.")
+        raise WrongState(f"This job is over ({job.effective_state}), so there is nothing to cancel.")
     wakeup.notify_on_commit()
     return find(pk)
 
 
 def resume(pk: UUID) -> Job:
-    """Goes on where the job stopped. Raises WrongState, AlreadyRunning, Job.DoesNotExist."""
+    """Queues the job again, from where it stopped. Raises WrongState, AlreadyRunning, Job.DoesNotExist."""
     job = find(pk)
 
     def write() -> None:
-        if not Job.objects.resume(pk, scope=_kind(job.kind).concurrency_key(job.args)):
+        if not Job.objects.resume(pk, concurrency_key=_kind(job.kind).concurrency_key(job.args)):
             raise WrongState(
-                f"Only a job that was cancelled, lost or failed can go on; this one is {find(pk).shown_state}."
+                f"Only a job that was cancelled, lost or failed can go on; this one is {find(pk).effective_state}."
             )
 
     _exclusively(job.kind, _kind(job.kind).concurrency_key(job.args), write)
@@ -137,13 +143,13 @@ def resume(pk: UUID) -> Job:
 
 
 def retry_failed(pk: UUID) -> Job:
-    """Takes up the failures of a job that went through, and nothing else. Raises as `resume`."""
+    """Queues a job that has ended again, for its failures only. Raises the errors of `resume`."""
     job = find(pk)
 
     def write() -> None:
-        if not Job.objects.retry_failed(pk, scope=None):
+        if not Job.objects.retry_failed(pk, concurrency_key=None):
             raise WrongState(
-                f"Only a job that ended with failures has some to retry; this one is {find(pk).shown_state}."
+                f"Only a job that ended with failures has some to retry; this one is {find(pk).effective_state}."
             )
 
     _exclusively(job.kind, None, write)
@@ -152,12 +158,12 @@ def retry_failed(pk: UUID) -> Job:
 
 
 def failures(pk: UUID) -> QuerySet[JobFailure]:
-    """What failed and was not taken up again, the latest first."""
+    """The failures that were not retried, the latest first."""
     return JobFailure.objects.filter(job_id=pk, retried_at=None).order_by("-failed_at", "-pk")
 
 
 def failures_by_error(pk: UUID) -> list[FailureGroup]:
-    """The reasons, the most frequent first."""
+    """The failures grouped by error, the most frequent first."""
     reasons = failures(pk).order_by().values("error").annotate(count=Count("pk")).order_by("-count", "error")
     return [
         FailureGroup(
@@ -175,10 +181,10 @@ def failures_by_error(pk: UUID) -> list[FailureGroup]:
 
 
 def prune_jobs(older_than: timedelta | None = None) -> int:
-    """Deletes jobs that ended longer ago (JOB_KEEP_DAYS unless it is said), in every tenant, as the worker, who alone sees them all; returns how many."""
+    """Deletes the jobs of every tenant that ended longer ago (default: JOB_KEEP_DAYS); returns how many. Needs the worker's login."""
     older_than = older_than or timedelta(days=settings.JOB_KEEP_DAYS)
     pruned = 0
-    ended = Coalesce("finished_at", "heartbeat_at", "created_at")  # one that was lost never finished
+    ended = Coalesce("finished_at", "heartbeat_at", "created_at")  # a lost job has not finished
     for tenant_id in tenant_ids():
         with tenant_context(tenant_id):
             over = Job.objects.exclude(state__in=ACTIVE).alias(ended=ended)

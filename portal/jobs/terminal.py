@@ -1,4 +1,4 @@
-"""A job's progress for whoever sits at a terminal, or reads the log of one."""
+"""Shows the progress of a job on a terminal or in a log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Bar:
             disable=not self.is_drawn,
         )
         self._task = self._bar.add_task(title, total=None, failed=0)
-        self._said_at, self._said_percent = time.monotonic(), 0
+        self._printed_at, self._printed_percent = time.monotonic(), 0
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -51,13 +51,14 @@ class Bar:
             failed=progress.failed,
         )
         if not self.quiet and not self.is_drawn:
-            self._say(described, progress)
+            self._print(described, progress)
 
-    def _say(self, described: str, progress: Progress) -> None:
+    def _print(self, described: str, progress: Progress) -> None:
         percent = progress.percent or 0
         is_news = (
-            percent >= self._said_percent + LINE_PERCENT or time.monotonic() >= self._said_at + LINE_SECONDS
+            percent >= self._printed_percent + LINE_PERCENT
+            or time.monotonic() >= self._printed_at + LINE_SECONDS
         )
         if is_news:
-            self._said_at, self._said_percent = time.monotonic(), percent
+            self._printed_at, self._printed_percent = time.monotonic(), percent
             print(f"{described}: {progress}", file=sys.stderr, flush=True)  # noqa: T201 - the log's reader

@@ -1,4 +1,4 @@
-"""The bell that wakes a runner after a commit; without it a runner looks every few seconds."""
+"""Wakes a job runner after a commit; without it a runner polls every JOB_POLL seconds."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _notifier = Notifier(TASK, queue="default")
 
 
 def notify_on_commit() -> None:
-    """Wakes a runner once the current transaction has committed."""
+    """Wakes a runner once the current transaction has committed; a rollback wakes none."""
     transaction.on_commit(_notifier.notify, robust=True)

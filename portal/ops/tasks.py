@@ -17,13 +17,13 @@ def prune_idempotency_keys() -> None:
 
 @shared_task(name="portal.ops.tasks.work_on_jobs", ignore_result=True)
 def work_on_jobs() -> None:
-    """Somebody started a job: the loop of this process looks at once. Without one, another process polls."""
+    """Wakes the loop of this process after a job was started. Without a loop, another process finds the job by polling."""
     if Loop.running is not None:
         Loop.running.wake()
 
 
 @shared_task(name="portal.ops.tasks.prune_jobs", ignore_result=True)
 def prune_jobs() -> None:
-    """Deletes jobs that ended JOB_KEEP_DAYS ago, and what dead processes said of themselves."""
+    """Deletes jobs that ended JOB_KEEP_DAYS ago, and the heartbeats of dead processes."""
     services.prune_jobs()
     heartbeats.prune_heartbeats()

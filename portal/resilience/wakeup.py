@@ -1,7 +1,7 @@
-"""A bell that wakes a worker after a commit. It can neither block nor fail a save.
+"""Wakes workers after a commit by a message of the broker. It can neither block nor fail a save.
 
-A message carries nothing and may be lost, doubled or late: workers poll as well. It is published from a thread of its
-own, because even a bounded publish to a frozen broker costs the operator a second (RELIABILITY rule 12).
+A message has no content and may be lost, doubled or late: workers poll as well. A thread of its own publishes it, because even a
+bounded publish to a frozen broker costs the operator a second (RELIABILITY rule 12).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXPIRES_SECONDS = 30
 
 
 class Notifier:
-    """One publishing thread per process and task, started at the first ring; a fork begins without one."""
+    """Publishes one task to one queue, from one thread a process, started by the first `notify`; a fork starts without it."""
 
     def __init__(self, task: str, *, queue: str) -> None:
         self._task, self._queue = task, queue
@@ -32,6 +32,7 @@ class Notifier:
         self._started = False
 
     def notify(self) -> None:
+        """Has the message published soon; several calls may become one message."""
         self._wanted.set()
         with self._start:
             if not self._started:
@@ -52,6 +53,6 @@ class Notifier:
                 app.send_task(
                     self._task, queue=self._queue, expires=EXPIRES_SECONDS, ignore_result=True, retry=False
                 )
-            except Exception as error:  # noqa: BLE001 - whatever the broker's client raises, the poll will do
+            except Exception as error:  # noqa: BLE001 - whatever the broker's client raises, workers poll
                 log.warning("The broker cannot be reached (%s); workers find the work by polling.", error)
                 idle.wait(settings.EMBEDDING_CIRCUIT_SECONDS)

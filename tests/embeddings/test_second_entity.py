@@ -191,7 +191,7 @@ def test_a_backfill_of_notes_embeds_what_is_wrong_and_leaves_tools_alone_EMB_8_E
         found = services.estimate("backfill_notes", {})
     assert (found.total, found.to_do) == (2, 1)
     job = run_job(pipeline, note_kinds[0], batch_size=1)
-    assert (job.title, job.shown_state) == ("Backfill of all embeddings", "succeeded")
+    assert (job.title, job.effective_state) == ("Backfill of all embeddings", "succeeded")
     assert (job.total, job.done, job.failed, job.skipped) == (2, 1, 0, 1)
     check_in_step(row(pipeline, missing), "Written by a path that forgot to enqueue.")
     check_in_step(row(pipeline, right), "A note.")
@@ -205,7 +205,7 @@ def test_a_failed_note_is_named_by_its_own_label_EMB_8_EMB_11(
     with tenant_context(pipeline.tenant_id):
         pk = Note.objects.create(body="A permanent poison.").pk
     job = run_job(pipeline, note_kinds[0])
-    assert (job.shown_state, job.failed) == ("partial", 1)
+    assert (job.effective_state, job.failed) == ("partial", 1)
     with tenant_context(pipeline.tenant_id):
         [failure] = services.failures(job.pk)
     assert (failure.item_id, failure.label) == (pk, "A permanent poison.")
@@ -218,7 +218,7 @@ def test_a_refresh_of_notes_gives_the_chosen_ones_new_vectors_EMB_9_EMB_11(
     pipeline.work()
     before, calls = row(pipeline, other)["embedded_at"], len(embedder.calls)
     job = run_job(pipeline, note_kinds[1], ids=[str(chosen)])
-    assert (job.title, job.shown_state, job.done) == ("Refresh of 1 note", "succeeded", 1)
+    assert (job.title, job.effective_state, job.done) == ("Refresh of 1 note", "succeeded", 1)
     assert len(embedder.calls) == calls + 1
     check_in_step(row(pipeline, chosen), "One.")
     assert row(pipeline, other)["embedded_at"] == before

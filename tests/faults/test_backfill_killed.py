@@ -44,7 +44,7 @@ def the_job(portal: Portal, pk: UUID) -> Job:
     """The job as it is now; a lost one is resumed, as an operator would."""
     with as_web(portal):
         job = jobs.find(pk)
-        return jobs.resume(pk) if job.shown_state == "lost" else job
+        return jobs.resume(pk) if job.effective_state == "lost" else job
 
 
 def start(portal: Portal) -> UUID:
@@ -164,7 +164,7 @@ def test_a_backfill_killed_at_twenty_points_ends_as_if_never_killed_and_a_second
         kill_at(points[1], portal, fork_server, processes, job)
         ended = wait_until(lambda: over(portal, job), seconds=max(180, scaled(180)), what="the job is over")
         took = time.monotonic() - began
-        assert (ended.shown_state, ended.total, ended.failed) == ("succeeded", len(tools), 0)
+        assert (ended.effective_state, ended.total, ended.failed) == ("succeeded", len(tools), 0)
         assert ended.done + ended.skipped == len(tools)
         check_every_vector(portal)
         given = calls(log)
@@ -174,7 +174,7 @@ def test_a_backfill_killed_at_twenty_points_ends_as_if_never_killed_and_a_second
         second = wait_until(
             lambda: over(portal, again), seconds=max(120, scaled(120)), what="the second job is over"
         )
-        assert (second.shown_state, second.done, second.skipped) == ("succeeded", 0, len(tools))
+        assert (second.effective_state, second.done, second.skipped) == ("succeeded", 0, len(tools))
         assert written(portal) == before
         assert calls(log) == given
         assert alive(processes[0])

@@ -133,7 +133,7 @@ def catalogue(portal: Portal, settings: Any, monkeypatch: pytest.MonkeyPatch) ->
 def kill_at_random(catalogue: Catalogue, fork_server: ForkServer, pk: UUID, seconds: float) -> None:
     """Kills a runner so long after it took the job, or once the job is over; returns when the job is over or lost."""
     runner = fork_server.fork("job_worker")
-    wait_until(lambda: catalogue.job(pk).shown_state != "queued", seconds=20, what="the job is taken up")
+    wait_until(lambda: catalogue.job(pk).effective_state != "queued", seconds=20, what="the job is taken up")
     instant = time.monotonic() + random.uniform(0, seconds)
     while time.monotonic() < instant and catalogue.job(pk).is_active:
         time.sleep(0.01)
@@ -155,22 +155,22 @@ def test_killed_at_any_instant_of_a_sync_it_is_before_or_after_and_never_between
         os.kill(runner, signal.SIGKILL)
         seconds = (catalogue.job(job).finished_at - catalogue.job(job).claimed_at).total_seconds()
         version = 0
-        assert (catalogue.job(job).shown_state, catalogue.which()) == ("succeeded", 0)
+        assert (catalogue.job(job).effective_state, catalogue.which()) == ("succeeded", 0)
         while halves < scaled(6 * share):
             assert kills < max(20, scaled(60 * share)), "no kill meets a sync in its middle"
             version = 1 - version
             job, sync = catalogue.plan(version)
-            while catalogue.job(job).shown_state != "succeeded":
+            while catalogue.job(job).effective_state != "succeeded":
                 kill_at_random(catalogue, fork_server, job, seconds)
                 kills += 1
                 is_applied = catalogue.sync_state(sync) == "applied"
                 assert catalogue.which() == (version if is_applied else 1 - version)
                 halves += not is_applied
-                if catalogue.job(job).shown_state == "lost":
+                if catalogue.job(job).effective_state == "lost":
                     with catalogue.in_tenant():
                         jobs.resume(job)
                 else:
-                    assert catalogue.job(job).shown_state == "succeeded"
+                    assert catalogue.job(job).effective_state == "succeeded"
             whole += 1
             assert (catalogue.which(), catalogue.sync_state(sync)) == (version, "applied")
     seen(kills=kills, in_the_middle=halves, applied=whole, seconds_of_a_sync=f"{seconds:.1f}")

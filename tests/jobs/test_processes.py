@@ -88,7 +88,7 @@ def test_told_to_end_it_gives_the_job_back_and_exits_well_R18(
     runner.terminate()
     assert runner.wait(20) == 0
     job = harness.find(pk)
-    assert (job.shown_state, job.claim_id) == ("queued", None)
+    assert (job.effective_state, job.claim_id) == ("queued", None)
     assert job.cursor["queued"] >= 2
     processes(*RUNNER)
     assert harness.work_until_over(pk) == "succeeded"
@@ -171,6 +171,6 @@ def test_the_bell_ends_the_pause_of_a_runner_R8(harness: JobHarness, processes: 
     wait_until(lambda: heartbeats.live_workers().get("jobs"), "it says that it lives")
     pk = harness.start()
     job = wait_until(
-        lambda: (found := harness.find(pk)).shown_state == "succeeded" and found, "the job is run"
+        lambda: (found := harness.find(pk)).effective_state == "succeeded" and found, "the job is run"
     )
     assert (job.started_at - job.created_at).total_seconds() < 55

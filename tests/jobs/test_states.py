@@ -17,7 +17,7 @@ from tests.support.database import login
 from tests.support.embeddings.mutants import mutant
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.jobs.harness import JobHarness
-from tests.support.jobs.scenarios import HELD, put
+from tests.support.jobs.scenarios import CLAIMED, put
 from tools.catalogue.embedding_jobs import BACKFILL
 
 # What each verb makes of each state; where nothing stands here, it must change nothing.
@@ -41,10 +41,10 @@ VERBS: dict[str, tuple[Callable[[Job], object], dict[str, str]]] = {
         {"queued": "cancelling", "running": "cancelling", "lost": "cancelling"},
     ),
     "resume": (
-        lambda job: Job.objects.resume(job.pk, scope=None),
+        lambda job: Job.objects.resume(job.pk, concurrency_key=None),
         {"cancelled": "queued", "lost": "queued", "failed": "queued"},
     ),
-    "retry": (lambda job: Job.objects.retry_failed(job.pk, scope=None), {"partial": "queued"}),
+    "retry": (lambda job: Job.objects.retry_failed(job.pk, concurrency_key=None), {"partial": "queued"}),
     "mark_lost": (lambda _: Job.objects.mark_lost(), {}),
 }
 
@@ -77,23 +77,25 @@ def test_a_job_is_lost_without_a_heartbeat_and_only_while_somebody_should_have_i
     harness: JobHarness, state: str
 ) -> None:
     job = put(harness, state, heartbeat_at="2020-01-01")
-    expected = "lost" if state in HELD else state
+    expected = "lost" if state in CLAIMED else state
     assert harness.state(job.pk) == expected  # at once, by the rule
     assert row(harness, job)["state"] == state
     with login("DATABASE_WORKER_URL"):
-        assert Job.all_tenants.mark_lost() == (state in HELD)  # and for good, by the sweep, in every tenant
+        assert Job.all_tenants.mark_lost() == (
+            state in CLAIMED
+        )  # and for good, by the sweep, in every tenant
     assert (row(harness, job)["state"], row(harness, job)["claim_id"]) == (expected, None)
 
 
 def test_a_job_that_nobody_has_begun_is_cancelled_at_once(harness: JobHarness) -> None:
     pk = harness.start()
-    assert harness.do(services.cancel, pk).shown_state == "cancelled"
+    assert harness.do(services.cancel, pk).effective_state == "cancelled"
     assert harness.claim() is None
 
 
 def test_a_cancelled_job_without_a_runner_is_ended_by_the_next_one(harness: JobHarness) -> None:
     job = put(harness, "queued")
-    assert harness.do(services.cancel, job.pk).shown_state == "cancelling"
+    assert harness.do(services.cancel, job.pk).effective_state == "cancelling"
     harness.run()
     assert harness.state(job.pk) == "cancelled"
 
@@ -101,7 +103,7 @@ def test_a_cancelled_job_without_a_runner_is_ended_by_the_next_one(harness: JobH
 def test_a_second_cancel_is_no_error_and_one_of_a_job_that_is_over_says_so(harness: JobHarness) -> None:
     job = put(harness, "running")
     for _ in range(2):
-        assert harness.do(services.cancel, job.pk).shown_state == "cancelling"
+        assert harness.do(services.cancel, job.pk).effective_state == "cancelling"
     over = put(harness, "succeeded")
     for verb in (services.cancel, services.resume, services.retry_failed):
         with pytest.raises(WrongState, match=r"succeeded|over"):

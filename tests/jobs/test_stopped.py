@@ -53,7 +53,7 @@ class TestFailures:
     ) -> None:
         pk, pks = poisoned(harness, pipeline, use)
         provider = use("HashEmbedder")
-        assert harness.do(services.retry_failed, pk).shown_state == "queued"
+        assert harness.do(services.retry_failed, pk).effective_state == "queued"
         assert harness.finish(pk) == "succeeded"
         assert harness.counts(pk) == (3, 3, 0, 0)
         assert len(provider.calls) == 1
@@ -271,7 +271,7 @@ class TestKilled:
         stop = threading.Event()
         harness.run(stop, lambda context: stop.set())
         job = harness.find(pk)
-        assert (job.shown_state, job.claim_id, job.cursor["after"]) == ("queued", None, str(pks[1]))
+        assert (job.effective_state, job.claim_id, job.cursor["after"]) == ("queued", None, str(pks[1]))
         assert [task["attempts"] for task in pipeline.tasks() if task["status"] == "pending"] == [0, 0]
         assert harness.finish(pk) == "succeeded"
         assert harness.counts(pk) == (6, 6, 0, 0)

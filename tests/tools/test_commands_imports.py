@@ -253,7 +253,7 @@ def test_syn_4_a_detached_sync_is_a_queued_job(committed: Tenant, run: Run, serv
     assert (code, json.loads(said)["state"]) == (0, "queued")
     assert "No worker is consuming queue jobs" in errors
     with tenant_context(committed.pk):
-        assert jobs.find(json.loads(said)["job"]).shown_state == JobState.QUEUED
+        assert jobs.find(json.loads(said)["job"]).effective_state == JobState.QUEUED
     code, _, errors = run("sync_source", "shop", "--no-progress")
     assert (code, "jobs watch" in errors) == (3, True)
 

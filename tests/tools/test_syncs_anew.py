@@ -345,7 +345,7 @@ def work() -> list[str]:
         while job := Job.all_tenants.claim(kinds=[SYNC, APPLY]):
             runner.run(job, threading.Event())
             with job.in_tenant():
-                ended.append(services.find(job.pk).shown_state)
+                ended.append(services.find(job.pk).effective_state)
     return ended
 
 
@@ -483,7 +483,7 @@ def cancelling_rolls_back(tenant: Tenant, owner: Owner) -> None:
             wait_until(lambda: owner.execute(waiting).fetchone() == (1,), "the sync waits for the tool")
             with tenant_context(tenant.pk):
                 services.cancel(job.pk)
-        assert find(tenant, job).shown_state == "cancelled"
+        assert find(tenant, job).effective_state == "cancelled"
     assert again(tenant, sync).state == SyncState.PLANNED
     with tenant_context(tenant.pk):
         services.resume(job.pk)

@@ -16,25 +16,28 @@ from django.db import connection
 
 from embeddings.registry import EmbeddedEntity
 
+Row = tuple[Any, ...]
+
 _FOLDER = Path(__file__).parent
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _FRAGMENT = re.compile(r"\{(\w+)\}")
 _HEAD = re.compile(r"\A(?:--.*\n|\s*\n)*")
 
 
-def fetch(name: str, entity: EmbeddedEntity | None = None, /, **parameters: Any) -> list[tuple[Any, ...]]:
+def fetch(name: str, entity: EmbeddedEntity | None = None, /, **parameters: object) -> list[Row]:
     """Runs the statement; its rows."""
     with connection.cursor() as cursor:
         cursor.execute(text(name, entity.table if entity else ""), parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        rows: list[Row] = cursor.fetchall()
         return rows
 
 
-def execute(name: str, entity: EmbeddedEntity | None = None, /, **parameters: Any) -> int:
+def execute(name: str, entity: EmbeddedEntity | None = None, /, **parameters: object) -> int:
     """Runs the statement; the number of rows that it changed."""
     with connection.cursor() as cursor:
         cursor.execute(text(name, entity.table if entity else ""), parameters)
-        return cursor.rowcount
+        count: int = cursor.rowcount
+        return count
 
 
 @cache

@@ -62,7 +62,7 @@ class JobHarness:
         return self.do(services.find, pk)
 
     def state(self, pk: UUID) -> str:
-        return self.find(pk).shown_state
+        return self.find(pk).effective_state
 
     def counts(self, pk: UUID) -> tuple[int | None, int, int, int]:
         """Total, done, failed and skipped."""
@@ -100,7 +100,7 @@ class JobHarness:
         def over() -> str:
             self.pipeline.work()
             job = self.find(pk)
-            return "" if job.is_active else job.shown_state
+            return "" if job.is_active else job.effective_state
 
         return str(wait_until(over, "the job is over"))
 

@@ -50,14 +50,14 @@ def once_committed(look: Callable[[Context], None]) -> Callable[[Context], None]
     return on_progress
 
 
-HELD = {"running", "cancelling"}
+CLAIMED = {"running", "cancelling"}
 
 
 def put(harness: JobHarness, state: str, **columns: Any) -> Job:
     """A begun job in this state, with a failure in it."""
     pk = harness.start()
     values = {"started_at": "now", "heartbeat_at": "now", "failed": 1, "scope": None, **columns}
-    claim = uuid.uuid4() if state in HELD else None
+    claim = uuid.uuid4() if state in CLAIMED else None
     harness.pipeline.owner.execute(
         f"UPDATE jobs_job SET state = %s, claim_id = %s, {', '.join(f'{name} = %s' for name in values)} WHERE id = %s",
         [state, claim, *values.values(), pk],

@@ -26,10 +26,10 @@ KIND: Json = {"type": "string", "enum": [kind.name for kind in kinds.all_kinds()
 
 
 class JobSerializer(RowSerializer):
-    """A job as callers see it, of a row with its `shown_state`."""
+    """A job as callers see it, of a row with its `effective_state`."""
 
     kind = RawField(KIND)
-    state = serializers.ChoiceField(JobState.choices, source="shown_state")
+    state = serializers.ChoiceField(JobState.choices, source="effective_state")
     total = CountField(source="progress.total", allow_null=True)
     done = CountField()
     failed = CountField()

@@ -148,10 +148,10 @@ def _apply(context: Context, sync_id: UUID, chosen: list[UUID] | None, *, confir
     """One transaction, which a cancelled or a lost job undoes as a whole."""
     job = context.job
     try:
-        with _sentences(), context.telling() as tell:
+        with _sentences(), context.reporting() as report_progress:
             report = syncs.apply_sync(
                 tenant_id=cast(UUID, job.tenant_id), sync_id=sync_id, actor=job.requested_by, chosen=chosen,
-                confirm_removals=confirm_removals, progress=tell,
+                confirm_removals=confirm_removals, progress=report_progress,
                 # The fence: a job that was taken from this process has applied nothing.
                 finish=lambda: context.batch(cursor={**context.cursor, "applied": True}),
             )  # fmt: skip

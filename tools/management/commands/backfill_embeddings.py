@@ -61,16 +61,16 @@ class Command(JobCommand):
         if options["detach"]:
             self.show(
                 options,
-                {"job": str(job.pk), "state": job.shown_state},
+                {"job": str(job.pk), "state": job.effective_state},
                 f"Job {job.pk} is queued. Watch it with: manage.py jobs watch {job.pk}",
             )
-            self.say_who_works()
+            self.warn_without_worker()
             return None
         if claimed is None:
             self.say("A worker runs this job; looking on.")
             return self._end(self.watch(job, quiet=options["no_progress"]), options)
         if options["wait"]:
-            self.say_who_works(heartbeats.EMBEDDINGS)
+            self.warn_without_worker(heartbeats.EMBEDDINGS)
         interrupted = self.run_here(
             claimed,
             quiet=options["no_progress"],
@@ -78,10 +78,10 @@ class Command(JobCommand):
         )
         with tenant_context(tenant_id):
             job = services.find(job.pk)
-        if interrupted and job.shown_state == JobState.CANCELLED:
+        if interrupted and job.effective_state == JobState.CANCELLED:
             self.say(f"Stopped. Go on with: manage.py backfill_embeddings --resume {job.pk}")
             return INTERRUPTED
-        if options["wait"] and job.shown_state != JobState.QUEUED and not self._all_embedded(job):
+        if options["wait"] and job.effective_state != JobState.QUEUED and not self._all_embedded(job):
             return INTERRUPTED
         return self._end(job, options)
 
@@ -111,12 +111,12 @@ class Command(JobCommand):
     def _job(self, tenant_id: UUID, args: dict[str, Any], options: dict[str, Any]) -> Job:
         if options["resume"]:
             job = self.find(tenant_id, options["resume"])
-            return job if job.shown_state == JobState.QUEUED else services.resume(job.pk)
+            return job if job.effective_state == JobState.QUEUED else services.resume(job.pk)
         try:
             return services.start(BACKFILL, args, by=ACTOR)
         except AlreadyRunning as error:
             # One that was left half way, and that nobody has taken up yet, is gone on with.
-            if error.job.shown_state != JobState.QUEUED:
+            if error.job.effective_state != JobState.QUEUED:
                 raise
             return error.job
 
@@ -137,7 +137,7 @@ class Command(JobCommand):
         with job.in_tenant():
             job = services.find(job.pk)
             counts = count_by_status(ENTITY)
-        if job.shown_state == JobState.QUEUED:
+        if job.effective_state == JobState.QUEUED:
             self.say(
                 f"Job {job.pk} follows it from here, in a worker. Watch it with: manage.py jobs watch {job.pk}"
             )
@@ -145,7 +145,7 @@ class Command(JobCommand):
         text = ", ".join(f"{name} {number:,}" for name, number in counts.as_dict().items())
         self.show(
             options,
-            {"queued": queued, **counts.as_dict(), "job": str(job.pk), "state": job.shown_state},
+            {"queued": queued, **counts.as_dict(), "job": str(job.pk), "state": job.effective_state},
             f"Queued {queued:,}. Now: {text}.",
         )
         self.say_failures(job)

@@ -88,8 +88,8 @@ class Command(JobCommand):
             self._text(
                 options, f"{slug}: job {job.pk} is queued. Watch it with: manage.py jobs watch {job.pk}"
             )
-            self.say_who_works()
-            return DONE, {**told, "state": job.shown_state}
+            self.warn_without_worker()
+            return DONE, {**told, "state": job.effective_state}
         if claimed is None:
             self.watch(job, quiet=options["no_progress"])
         elif self.run_here(claimed, quiet=options["no_progress"]):
@@ -99,8 +99,8 @@ class Command(JobCommand):
             return INTERRUPTED, {**told, "state": JobState.CANCELLED}
         with tenant_context(tenant_id):
             job = services.find(job.pk)
-            if job.shown_state != JobState.SUCCEEDED:
-                return self._told(REFUSED, slug, job.error or f"The job is {job.shown_state}.", **told)
+            if job.effective_state != JobState.SUCCEEDED:
+                return self._told(REFUSED, slug, job.error or f"The job is {job.effective_state}.", **told)
             sync = Sync.objects.get(pk=job.cursor["sync"])
             return self._found(slug, job, sync, options)
 

@@ -53,7 +53,7 @@ class JobRow:
 
     @property
     def badge(self) -> Badge:
-        return BADGES[JobState(self.job.shown_state)]
+        return BADGES[JobState(self.job.effective_state)]
 
     @property
     def label(self) -> str:
@@ -81,7 +81,7 @@ class JobRow:
     def took(self) -> str:
         seconds = self.job.duration_seconds
         # Nobody knows when a lost one stopped.
-        return "" if seconds is None or self.job.shown_state == JobState.LOST else duration(seconds)
+        return "" if seconds is None or self.job.effective_state == JobState.LOST else duration(seconds)
 
     @property
     def url(self) -> str:

@@ -122,7 +122,9 @@ def _ticked(counts: dict[str, Ticked]) -> dict[str, int]:
 
 
 def _job(sync: Sync) -> Job | None:
-    found: Job | None = Job.objects.shown().filter(pk=sync.job_id).first() if sync.job_id else None
+    found: Job | None = (
+        Job.objects.with_effective_state().filter(pk=sync.job_id).first() if sync.job_id else None
+    )
     return found
 
 

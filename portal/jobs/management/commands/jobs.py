@@ -54,7 +54,7 @@ class Command(JobCommand):
             self.refused(error)
         self._show(job, options)
         if job.is_active:
-            self.say_who_works()
+            self.warn_without_worker()
         return None
 
     def _list(self, tenant_id: UUID, options: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ class Command(JobCommand):
             found = services.jobs(kind=options["kind"], state=options["state"]).running_first()
             rows = list(found[: max(1, options["limit"])])
         text = "\n".join(
-            f"{job.pk}  {job.created_at:%Y-%m-%d %H:%M}  {job.shown_state:<10} {job.title}: {job.progress}"
+            f"{job.pk}  {job.created_at:%Y-%m-%d %H:%M}  {job.effective_state:<10} {job.title}: {job.progress}"
             for job in rows
         )
         self.show(options, {"jobs": [job.as_dict() for job in rows]}, text or "There are no jobs.")
@@ -72,7 +72,7 @@ class Command(JobCommand):
             job = services.find(job.pk)
             groups = services.failures_by_error(job.pk)
         lines = [
-            f"{job.title} ({job.shown_state}), job {job.pk} of {job.requested_by}",
+            f"{job.title} ({job.effective_state}), job {job.pk} of {job.requested_by}",
             f"{job.stage + ': ' if job.stage else ''}{job.progress}",
             *([job.error] if job.error else []),
             *(f"  {line.at:%H:%M:%S} {line.text}" for line in job.log_lines),

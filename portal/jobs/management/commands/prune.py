@@ -22,7 +22,7 @@ class Command(PortalCommand):
             "--jobs",
             default=f"{settings.JOB_KEEP_DAYS}d",
             metavar="DAYS",
-            help="kept so long; default: %(default)s",
+            help="delete jobs that ended longer ago; default: %(default)s",
         )
 
     def run(self, **options: Any) -> None:

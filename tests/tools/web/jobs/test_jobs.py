@@ -139,7 +139,7 @@ def test_a_lost_job_says_so_and_offers_resume_and_no_bar_that_moves_UI_3_6(
     assert "<dt>Duration</dt>" not in html
     assert "hx-trigger" not in html.partition('id="job"')[2].partition(">")[0]
     assert operator_client.post(f"/jobs/{context.job.pk}/resume/").status_code == 302
-    assert services.find(context.job.pk).shown_state == "queued"
+    assert services.find(context.job.pk).effective_state == "queued"
     html = job_page(operator_client, context)
     assert "The job continues where it stopped." in html
     assert "40 of 100" in html
@@ -154,7 +154,7 @@ def test_cancel_asks_first_without_javascript_too_and_then_says_that_the_batch_i
     assert "Cancel this job?" in question
     assert "Keep running" in question
     assert "<html" not in page(operator_client, path, **HTMX)
-    assert services.find(context.job.pk).shown_state == "running"
+    assert services.find(context.job.pk).effective_state == "running"
     assert operator_client.post(path)["Location"] == f"/jobs/{context.job.pk}/"
     html = job_page(operator_client, context)
     assert "The job stops after the current batch." in html
@@ -178,7 +178,7 @@ def test_what_failed_can_be_retried_and_what_is_over_cannot_be_cancelled_UI_3_6_
     assert "Only a job that was cancelled, lost or failed can go on" in job_page(operator_client, context)
     answer = operator_client.post(f"/jobs/{context.job.pk}/retry/", headers=HTMX)
     assert "The failed items are retried." in answer.content.decode()
-    assert services.find(context.job.pk).shown_state == "queued"
+    assert services.find(context.job.pk).effective_state == "queued"
 
 
 def test_a_job_that_could_not_go_on_says_why_UI_3_6(
@@ -328,7 +328,7 @@ def test_viewers_watch_and_change_nothing_SEC_1(
     for path in ("/jobs/new/", "/tools/refresh-matching/"):
         assert viewer_client.get(path).status_code == 403
         assert viewer_client.post(path, {"statuses": "all", "start": "1"}).status_code == 403
-    assert services.find(context.job.pk).shown_state == "running"
+    assert services.find(context.job.pk).effective_state == "running"
 
 
 def test_another_tenants_job_is_not_found_SEC_1(
