@@ -100,7 +100,7 @@ def _scan_slot(
     result: ScanResult,
 ) -> None:
     found = entity.model.objects.filter(models.Q(entity_id__in=ids), slot=slot.number)
-    rows = {row.entity_id: row for row in found.only("entity_id", "active", "status", "source_hash", "model")}
+    rows = {row.entity_id: row for row in found.defer("vector")}
     examined = [one for one in ids if _status(rows.get(one)) in options.statuses]
     result.examined.update(examined)
     with_task = job_tasks.with_live_task(entity, slot, examined)

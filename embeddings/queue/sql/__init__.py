@@ -24,7 +24,7 @@ _FRAGMENT = re.compile(r"\{(\w+)\}")
 _HEAD = re.compile(r"\A(?:--.*\n|\s*\n)*")
 
 
-def fetch(name: str, entity: EmbeddedEntity | None = None, /, **parameters: object) -> list[Row]:
+def fetch(name: str, entity: EmbeddedEntity | None = None, /, **parameters: Any) -> list[Row]:
     """Runs the statement; its rows."""
     with connection.cursor() as cursor:
         cursor.execute(text(name, entity.table if entity else ""), parameters)
@@ -32,7 +32,7 @@ def fetch(name: str, entity: EmbeddedEntity | None = None, /, **parameters: obje
         return rows
 
 
-def execute(name: str, entity: EmbeddedEntity | None = None, /, **parameters: object) -> int:
+def execute(name: str, entity: EmbeddedEntity | None = None, /, **parameters: Any) -> int:
     """Runs the statement; the number of rows that it changed."""
     with connection.cursor() as cursor:
         cursor.execute(text(name, entity.table if entity else ""), parameters)
