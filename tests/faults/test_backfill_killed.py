@@ -128,7 +128,7 @@ def test_a_backfill_killed_at_twenty_points_ends_as_if_never_killed_and_a_second
     portal: Portal, tmp_path: Path, seen: Callable[..., None], share: float
 ) -> None:
     log = tmp_path / "calls"
-    tools = portal.fill(*(f"Text {number}." for number in range(scaled(TOOLS * share))), wishes=False)
+    tools = portal.fill(*(f"Text {number}." for number in range(scaled(TOOLS * share))), enqueue=False)
     kills = max(4, int(KILLS * share))
     # Half of them before the edit, and half of them after it.
     before_it, after_it = range(len(tools) * 4 // 10), range(len(tools) * 5 // 10, len(tools) * 9 // 10)

@@ -102,7 +102,7 @@ def beside(*functions: Callable[[threading.Event], object]) -> Iterator[None]:
 
 
 class Killer:
-    """Kills one of the workers every half second, and has another born where it was. Saves are waited for, so that a slow
+    """Kills one of the workers every half second, and forks another in its place. Saves are waited for, so that a slow
     machine has as many of them between two kills as one that does fifty a second."""
 
     def __init__(self, fork_servers: list[ForkServer], editors: list[Editor]) -> None:

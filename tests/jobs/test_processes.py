@@ -156,8 +156,8 @@ def test_the_celery_worker_of_the_default_queue_runs_jobs_with_and_without_its_b
         assert worker.wait(20) == 0
 
 
-def test_the_bell_ends_the_pause_of_a_runner_R8(harness: JobHarness, processes: Start) -> None:
-    """Its poll is a minute, so that only the bell can be it."""
+def test_a_notification_ends_the_pause_of_a_runner_R8(harness: JobHarness, processes: Start) -> None:
+    """Its poll is a minute, so that only a notification can be it."""
     from portal.processes import PROCESSES
 
     [process] = [one for one in PROCESSES if one.name == "worker"]

@@ -49,7 +49,7 @@ def main() -> None:
         MUTANTS[mutant]()
     if log := os.environ.get("TEST_CLAIM_LOG"):
         measure_claims(Path(log))
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

@@ -185,8 +185,8 @@ class Portal:
                 made.append(create_tool(actor="test", tool_id=name, name=name, description=description).pk)
         return made
 
-    def fill(self, *descriptions: str, wishes: bool = True) -> list[UUID]:
-        """As `add`, for thousands: the same rows and the same wishes (or none, for a backfill), in few statements."""
+    def fill(self, *descriptions: str, enqueue: bool = True) -> list[UUID]:
+        """As `add`, for thousands: the same rows and the same tasks (or none, for a backfill), in few statements."""
         with login("DATABASE_URL", url=self.servers.urls["DATABASE_URL"]):
             start = time.monotonic_ns()
             tools = [
@@ -198,7 +198,7 @@ class Portal:
             for some in batched(tools, 500):
                 with tenant_context(self.tenant_id):
                     made = Tool.objects.bulk_create(some)
-                    if wishes:
+                    if enqueue:
                         sync_embeddings(made)
         return [tool.pk for tool in tools]
 
