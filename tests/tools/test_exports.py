@@ -23,9 +23,8 @@ from tests.support.imports.documents import document, import_document
 from tools import demo
 from tools.catalogue.tools import catalogue_write, create_tool, update_tool
 from tools.imports.files import export as exports
-from tools.imports.files import import_export as exported
-from tools.imports.files.import_export import Conflicts, EntriesReport, import_export
-from tools.imports.formats import tool_files as jsonl
+from tools.imports.files.import_export import FAIL, UPDATE, Conflicts, EntriesReport, import_export
+from tools.imports.formats import tool_files
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service
 from tools.imports.syncing.documents import tool_file
@@ -220,11 +219,11 @@ def test_whatever_a_tool_holds_comes_back_syn_5(
 def test_a_large_file_is_read_in_slices_whose_lines_keep_their_numbers() -> None:
     lines = [f'{{"tool_id": "t{number}"}}' for number in range(2_500)]
     lines[1_200:1_200] = ["", "", '{"tool_id": 7}']
-    parts = list(jsonl.slices("\n".join(lines).encode()))
+    parts = list(tool_files.split_file("\n".join(lines).encode()))
     assert len(parts) == 3
-    left_out = [one for part in parts for one in jsonl.parse_tools(part).left_out]
+    left_out = [one for part in parts for one in tool_files.parse_tools(part).left_out]
     assert [one.operation for one in left_out] == ["line 1203"]
-    assert sum(jsonl.parse_tools(part).operations for part in parts) == 2_501
+    assert sum(tool_files.parse_tools(part).operations for part in parts) == 2_501
 
 
 def test_every_column_is_exported_or_named_as_none_of_a_persons_or_sources() -> None:
@@ -420,7 +419,7 @@ def test_what_exists_and_differs_is_left_as_it_is_and_counted(tenant: Tenant) ->
 def test_what_exists_and_differs_is_overwritten_where_that_is_wanted(tenant: Tenant) -> None:
     text = changed_export(tenant)
     ids = dict(Tool.objects.values_list("tool_id", "pk"))
-    report = read_into(tenant, text, on_conflict=exported.UPDATE)
+    report = read_into(tenant, text, on_conflict=UPDATE)
     assert (report.changed, report.unchanged, report.skipped, report.warnings) == (1, 2, 0, [])
     assert written() == text
     assert dict(Tool.objects.values_list("tool_id", "pk")) == ids
@@ -432,7 +431,7 @@ def test_overrides_that_the_file_does_not_have_go_with_an_overwritten_tool_syn_5
     import_document(tenant, document("pets"))
     text = written()
     edit("pets", description="Mine.", owner="olga")
-    read_into(tenant, text, on_conflict=exported.UPDATE)
+    read_into(tenant, text, on_conflict=UPDATE)
     assert written() == text
     assert not ManualOverride.objects.exists()
 
@@ -442,10 +441,10 @@ def test_nothing_is_stored_where_a_conflict_is_to_fail(tenant: Tenant, make_tena
     added = json.dumps({**ENTRY, "tool_id": "new"}) + "\n" + text
     before = written()
     with pytest.raises(Conflicts, match="the source shop, shop/pets") as raised:
-        read_into(tenant, added, on_conflict=exported.FAIL)
+        read_into(tenant, added, on_conflict=FAIL)
     assert raised.value.names == ["the source shop", "shop/pets"]
     assert written() == before
-    assert read_into(make_tenant(), text, on_conflict=exported.FAIL).added == 3
+    assert read_into(make_tenant(), text, on_conflict=FAIL).added == 3
 
 
 def test_a_dry_run_says_the_same_and_stores_nothing(tenant: Tenant, make_tenant: Maker) -> None:
@@ -464,7 +463,7 @@ def test_a_tool_here_that_follows_another_endpoint_is_left_alone(tenant: Tenant,
     with tenant_context(other.pk):
         text = written()
     import_document(tenant, {**document("pets"), "paths": {"/other": document("pets")["paths"]["/pets"]}})
-    report = read_into(tenant, text, on_conflict=exported.UPDATE)
+    report = read_into(tenant, text, on_conflict=UPDATE)
     assert [one["reason"] for one in report.left_out] == [
         "the tool shop/pets follows another endpoint here, /other@get"
     ]
@@ -477,7 +476,7 @@ def test_a_tool_written_by_hand_may_become_a_sources(tenant: Tenant, make_tenant
     with tenant_context(other.pk):
         text = written()
     create_tool(actor="x", tool_id="pets", namespace="shop", name="mine")
-    assert read_into(tenant, text, on_conflict=exported.UPDATE).changed == 1
+    assert read_into(tenant, text, on_conflict=UPDATE).changed == 1
     assert written() == text
 
 

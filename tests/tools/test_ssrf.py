@@ -150,7 +150,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
         try:
             anyio.run(mcp_session.read_list, connection, conversation)
         except Exception as error:  # noqa: BLE001 - as the program does
-            return str(mcp_session._refused(error, connection, conversation))
+            return str(mcp_session._session_error(error, connection, conversation))
         raise AssertionError("a list came from nowhere")
 
     return ask
@@ -376,9 +376,9 @@ def test_sec_2_an_address_that_is_never_reached_is_not_told_as_a_slow_one_S9(
     monkeypatch.setattr(fetching, "WHOLE_SECONDS", 1e-9)
     assert fetched("http://public.example/a.json") == UNREACHABLE
     way = {"url": "http://public.example/mcp", "seconds": 1, "unreachable": UNREACHABLE}
-    said = mcp_session._refused(TimeoutError(), way, Conversation(Redactor([])))
+    said = mcp_session._session_error(TimeoutError(), way, Conversation(Redactor([])))
     assert (type(said), str(said)) == (SessionError, UNREACHABLE)
-    reached = mcp_session._refused(TimeoutError(), way, Conversation(Redactor([]), reached=True))
+    reached = mcp_session._session_error(TimeoutError(), way, Conversation(Redactor([]), reached=True))
     assert type(reached) is SessionTimeout
 
 

@@ -22,7 +22,7 @@ from tools.imports.syncing import layers, plan
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.changes import ImportReport
 from tools.imports.syncing.documents import IncomingDocument
-from tools.imports.syncing.layers import Bases, matched, merged
+from tools.imports.syncing.layers import EndpointIndex, match_endpoint, merge_layers
 from tools.imports.syncing.plan import NOT_IN_SOURCE
 from tools.models import Endpoint, Layer, Source, Sync, Tool
 
@@ -90,7 +90,9 @@ BACKED = {"protocol": "http", "source": "shop", "operationId": "getPet"}
 
 
 def over_get_pet(**fields: Any) -> tuple[EndpointSpec, tuple[str, ...]]:
-    return merged({Layer.EXTRACTION: shop()["/pets/{petId}@get"], Layer.API: overlay({**BACKED, **fields})})
+    return merge_layers(
+        {Layer.EXTRACTION: shop()["/pets/{petId}@get"], Layer.API: overlay({**BACKED, **fields})}
+    )
 
 
 def test_the_layer_of_a_document_is_its_kind_and_profile_syn_3() -> None:
@@ -127,7 +129,7 @@ def test_a_document_of_one_endpoint_or_of_a_choice_of_them_removes_no_others_syn
 def test_an_operation_is_about_the_endpoint_of_its_operation_id_or_method_and_path_syn_3(
     operation: dict[str, Any],
 ) -> None:
-    assert matched(overlay(operation), shop()) == "/pets/{petId}@get"
+    assert match_endpoint(overlay(operation), shop()) == "/pets/{petId}@get"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_an_operation_is_about_the_endpoint_of_its_operation_id_or_method_and_pa
     ],
 )
 def test_an_operation_that_the_source_does_not_have_is_about_none_syn_3(operation: dict[str, Any]) -> None:
-    assert matched(overlay(operation), shop()) is None
+    assert match_endpoint(overlay(operation), shop()) is None
 
 
 def test_what_could_be_two_endpoints_is_not_guessed_syn_3() -> None:
@@ -151,32 +153,38 @@ def test_what_could_be_two_endpoints_is_not_guessed_syn_3() -> None:
             document({"/a/{x}": {"get": same_id}, "/a/{y}": {"get": same_id}})
         ).endpoints
     }
-    assert matched(overlay(BACKED), base) is None
-    assert matched(overlay({"protocol": "http", "method": "GET", "endpoint": "/a/{z}"}), base) is None
-    assert matched(overlay({"protocol": "http", "method": "GET", "endpoint": "/a/{y}"}), base) == "/a/{y}@get"
+    assert match_endpoint(overlay(BACKED), base) is None
+    assert match_endpoint(overlay({"protocol": "http", "method": "GET", "endpoint": "/a/{z}"}), base) is None
+    assert (
+        match_endpoint(overlay({"protocol": "http", "method": "GET", "endpoint": "/a/{y}"}), base)
+        == "/a/{y}@get"
+    )
 
 
 def test_a_tool_of_an_mcp_server_is_known_by_its_name_syn_3() -> None:
     listed = parse_mcp_tools(b'{"tools": [{"name": "get_pet", "inputSchema": {"type": "object"}}]}')
     base = {spec.key: spec for spec in listed.endpoints}
     tool = {"protocol": "mcp", "kind": "tool", "name": "get_pet"}
-    assert matched(overlay(tool), base) == "get_pet@call"
-    assert matched(overlay({**tool, "endpointId": "shop/pet"}), base) == "get_pet@call"
+    assert match_endpoint(overlay(tool), base) == "get_pet@call"
+    assert match_endpoint(overlay({**tool, "endpointId": "shop/pet"}), base) == "get_pet@call"
     # The same key, and yet nothing that the server offers.
-    assert matched(overlay({"protocol": "jsonrpc", "endpoint": "/rpc", "method": "get_pet"}), base) is None
+    assert (
+        match_endpoint(overlay({"protocol": "jsonrpc", "endpoint": "/rpc", "method": "get_pet"}), base)
+        is None
+    )
 
 
 def test_a_document_of_an_endpoint_finds_the_one_of_its_api_by_endpoint_id_or_method_syn_3() -> None:
     remote = {"protocol": "jsonrpc", "endpoint": "/rpc", "method": "pet.get"}
     by_id = overlay({**remote, "endpointId": "shop/pet"})
-    assert matched(by_id, {"shop/pet": by_id}) == "shop/pet"
-    assert matched(by_id, {"pet.get@call": overlay(remote)}) == "pet.get@call"
-    assert matched(overlay(remote), {"shop/pet": by_id}) == "shop/pet"
+    assert match_endpoint(by_id, {"shop/pet": by_id}) == "shop/pet"
+    assert match_endpoint(by_id, {"pet.get@call": overlay(remote)}) == "pet.get@call"
+    assert match_endpoint(overlay(remote), {"shop/pet": by_id}) == "shop/pet"
 
 
 def test_many_questions_are_answered_as_one_syn_3() -> None:
     base = shop()
-    assert matched(overlay(BACKED), Bases(base)) == matched(overlay(BACKED), base)
+    assert match_endpoint(overlay(BACKED), EndpointIndex(base)) == match_endpoint(overlay(BACKED), base)
 
 
 def test_words_are_those_of_the_highest_layer_that_says_something_syn_3() -> None:
@@ -230,18 +238,18 @@ def test_three_layers_are_put_together_in_their_order_syn_3() -> None:
         Layer.EXTRACTION: shop()["/pets/{petId}@get"],
         Layer.API: overlay({**BACKED, "tags": ["api"], "summary": "Of the API"}),
     }
-    spec, _ = merged(said)
+    spec, _ = merge_layers(said)
     assert (spec.tags, spec.description) == (("endpoint",), "Of the API")
     del said[Layer.ENDPOINT]
-    assert merged(said)[0].tags == ("api",)
+    assert merge_layers(said)[0].tags == ("api",)
     del said[Layer.API]
-    assert merged(said) == (said[Layer.EXTRACTION], ())
+    assert merge_layers(said) == (said[Layer.EXTRACTION], ())
 
 
 def test_an_operation_that_is_a_draft_no_longer_is_listed_again_syn_3() -> None:
     draft, active = overlay({**BACKED, "lifecycle": "draft"}), overlay({**BACKED, "lifecycle": "active"})
     assert draft.metadata["tool"]["visibility"] == "unlisted"
-    assert "visibility" not in merged({Layer.API: draft, Layer.ENDPOINT: active})[0].metadata["tool"]
+    assert "visibility" not in merge_layers({Layer.API: draft, Layer.ENDPOINT: active})[0].metadata["tool"]
 
 
 @pytest.mark.parametrize(
@@ -288,13 +296,13 @@ def test_inputs_are_found_by_the_request_mapping_and_in_the_body_syn_3() -> None
     flat: dict[str, Any] = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "description": "What it hears to."}}}  # fmt: skip
     add = {"protocol": "http", "source": "shop", "operationId": "addPet", "input": {"schema": flat}}
     base = shop()["/pets@post"]
-    spec, warnings = merged({Layer.EXTRACTION: base, Layer.API: overlay(add)})
+    spec, warnings = merge_layers({Layer.EXTRACTION: base, Layer.API: overlay(add)})
     assert warnings == ()
     assert spec.input_schema["$defs"]["Pet"]["properties"]["name"]["description"] == "What it hears to."
     assert base.input_schema["$defs"]["Pet"]["properties"]["name"] == {"type": "string"}
     renamed = {**add, "input": {"schema": {"type": "object", "required": ["called"], "properties": {"called": flat["properties"]["name"]}}},
                "request": {"body": {"name": "${input.called}"}}}  # fmt: skip
-    again, warnings = merged({Layer.EXTRACTION: base, Layer.API: overlay(renamed)})
+    again, warnings = merge_layers({Layer.EXTRACTION: base, Layer.API: overlay(renamed)})
     assert warnings == ()
     assert again.input_schema == spec.input_schema
     whole = {
@@ -302,7 +310,7 @@ def test_inputs_are_found_by_the_request_mapping_and_in_the_body_syn_3() -> None
         "input": {"schema": {"properties": {"pet": {}}, "required": ["pet"]}},
         "request": {"body": "${input.pet}"},
     }
-    assert merged({Layer.EXTRACTION: base, Layer.API: overlay(whole)})[1] == ()
+    assert merge_layers({Layer.EXTRACTION: base, Layer.API: overlay(whole)})[1] == ()
 
 
 def test_a_schema_as_odd_as_a_server_may_send_it_is_borne_syn_3() -> None:
@@ -311,7 +319,7 @@ def test_a_schema_as_odd_as_a_server_may_send_it_is_borne_syn_3() -> None:
     listed = parse_mcp_tools(json.dumps({"tools": [{"name": "t", "inputSchema": odd}]}).encode())
     tool = {"protocol": "mcp", "kind": "tool", "name": "t", "input": {"schema": {"properties": {
         name: {"type": "string", "description": f"Text of {name}."} for name in ("a", "b", "body.c", "d")}}}}  # fmt: skip
-    spec, warnings = merged({Layer.EXTRACTION: listed.endpoints[0], Layer.API: overlay(tool)})
+    spec, warnings = merge_layers({Layer.EXTRACTION: listed.endpoints[0], Layer.API: overlay(tool)})
     assert spec.input_schema["properties"]["b"]["description"] == "Text of b."
     assert {warning.split("'")[1] for warning in warnings} == {"a", "body.c"}
 
@@ -329,7 +337,7 @@ def test_a_change_in_a_layer_that_another_covers_changes_the_hash_syn_3() -> Non
     for text in ("Extracted words.", "Other words."):
         said = {Layer.EXTRACTION: replace(base, description=text), Layer.API: top}
         stored = {layer.value: layers.as_json(spec) for layer, spec in said.items()}
-        hashes.add(layers.content_hash(merged(said)[0], stored))
+        hashes.add(layers.content_hash(merge_layers(said)[0], stored))
     assert len(hashes) == 2
 
 
@@ -495,7 +503,7 @@ def test_a_number_that_the_database_writes_otherwise_is_no_change_syn_3_syn_4(te
         described_in(tenant, {"protocol": "http", "source": "shop", "operationId": "addPet"})
         stored = Endpoint.objects.get(key="/pets/{petId}@get")
         assert import_document(tenant, raw).changed == 0, number
-        assert plan.spec_of(stored).content_hash() == stored.content_hash, number
+        assert plan.spec_of_endpoint(stored).content_hash() == stored.content_hash, number
 
 
 def test_in_a_source_of_its_own_an_operation_is_a_tool_and_one_endpoint_leaves_the_others_alone_syn_3(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.imports.parsing import operation, parsed
 from tools.imports.formats.json_schema import Schemas, json_size
 from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES
-from tools.imports.formats.references import Reading
-from tools.imports.formats.schema_budget import Bundler, Part
+from tools.imports.formats.references import RefResolver
+from tools.imports.formats.schema_budget import Part, SchemaBudget
 
 
 def converted(schema: Any, *, version: str = "3.0.3", **schemas: Any) -> Any:
@@ -242,8 +242,10 @@ def test_a_shortened_schema_never_refuses_what_the_full_one_allows_SYN_1(
     tree = {"components": {"schemas": dict(zip("ABC", components, strict=True))}}
 
     def bundle(size: int) -> Any:
-        schemas = Schemas(Reading(tree, siblings_count=True))
-        return Bundler(schemas, size).parameters([Part("p", schemas.piece(root, "root"), {}, required=True)])
+        schemas = Schemas(RefResolver(tree, siblings_count=True))
+        return SchemaBudget(schemas, size).parameters(
+            [Part("p", schemas.piece(root, "root"), {}, required=True)]
+        )
 
     full, small = bundle(1_000_000), bundle(limit)
     assert not full.shortened

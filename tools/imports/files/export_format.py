@@ -20,11 +20,11 @@ from portal.http.bodies import storage_problem
 from tools import fields
 from tools.catalogue.projection import validation_error
 from tools.imports.files import export as exports
-from tools.imports.formats import tool_files as jsonl
+from tools.imports.formats import tool_files
 from tools.imports.formats.openapi.document import MAX_KEY_BYTES
 from tools.imports.formats.specs import EndpointSpec
 from tools.imports.syncing import layers
-from tools.imports.syncing.plan import spec_of
+from tools.imports.syncing.plan import spec_of_endpoint
 from tools.models import (
     PARAMETER_PREFIX,
     Endpoint,
@@ -37,7 +37,7 @@ from tools.models import (
 
 ToolKey = tuple[str, str]  # namespace and tool_id
 R = TypeVar("R", bound=models.Model)
-_SAID = {models.BooleanField: "true or false", models.FloatField: "a number", models.DecimalField: "a number",
+_EXPECTED = {models.BooleanField: "true or false", models.FloatField: "a number", models.DecimalField: "a number",
          models.DateTimeField: "a moment with its time zone, like 2026-01-31T12:00:00+00:00", ArrayField: "a list of texts"}  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def _spec(row: Endpoint, where: str) -> EndpointSpec:
         _mapping(value, f"{where}.{name}")
     _check_tool(row.metadata.get("tool", {}), f"{where}.metadata.tool.")
     _check_metadata(row.metadata, f"{where}.metadata")
-    spec = spec_of(row)
+    spec = spec_of_endpoint(row)
     if reason := validation_error(spec):
         raise ValueError(reason)
     return spec
@@ -173,7 +173,7 @@ def _spec(row: Endpoint, where: str) -> EndpointSpec:
 def _check_tool(said: Mapping[str, Any], where: str) -> None:
     """What a sync writes into the tool must be what an import could have said of it. Raises ValueError."""
     for name, value in said.items():
-        if name not in jsonl.OF_A_TOOL:
+        if name not in tool_files.TOOL_METADATA:
             raise ValueError(f"the field {where}{name} is none that a source says of a tool")
         _fitting(Tool, name, value, where)
 
@@ -186,7 +186,7 @@ def _check_metadata(said: Mapping[str, Any], where: str) -> None:
     words = said.get("routing", {}).get("semanticKeywords", [])
     for name, value in (("servers", said.get("servers", [])), ("routing.semanticKeywords", words)):
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise ValueError(f"the field {where}.{name} is not {_SAID[ArrayField]}")
+            raise ValueError(f"the field {where}.{name} is not {_EXPECTED[ArrayField]}")
     places = said.get("parameters", [])
     for place in places if isinstance(places, list) else [places]:
         place = _mapping(place, f"{where}.parameters")  # noqa: PLW2901 - the same, checked
@@ -226,7 +226,7 @@ def _fitting(model: type[models.Model], name: str, value: Any, where: str) -> An
     if isinstance(column, models.JSONField) or (value is None and column.null):
         return value
     if not _is_of(column, value):
-        raise ValueError(f"the field {where}{name} is not {_SAID.get(type(column), 'a text')}")
+        raise ValueError(f"the field {where}{name} is not {_EXPECTED.get(type(column), 'a text')}")
     try:
         if isinstance(column, models.DecimalField):
             value = Decimal(str(value)).quantize(Decimal(1).scaleb(-column.decimal_places))
@@ -265,7 +265,7 @@ def _moment(text: str) -> datetime:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise ValueError(f"the field override.made_at is not {_SAID[models.DateTimeField]}")
+        raise ValueError(f"the field override.made_at is not {_EXPECTED[models.DateTimeField]}")
     return moment.astimezone(UTC)
 
 

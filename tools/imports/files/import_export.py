@@ -26,7 +26,7 @@ from tools.imports.fetching import sandbox
 from tools.imports.files import export as exports
 from tools.imports.files import export_format as entries
 from tools.imports.files.export_format import Entry, ToolKey
-from tools.imports.formats import tool_files as jsonl
+from tools.imports.formats import tool_files
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing.apply import MANY
 from tools.models import Endpoint, ManualOverride, McpServer, Schedule, Source, Tool
@@ -79,8 +79,8 @@ class _DryRun(Exception):
 
 def is_export(raw: bytes, *, name: str) -> bool:
     """Whether a file of tools is one that exports.py wrote. Raises DocumentRefused for one that cannot be read."""
-    first = next(jsonl.slices(raw))
-    return sandbox.parse(sandbox.TOOLS, first, name=PurePosixPath(name).name).kind == jsonl.EXPORTED
+    first = next(tool_files.split_file(raw))
+    return sandbox.parse(sandbox.TOOLS, first, name=PurePosixPath(name).name).kind == tool_files.EXPORTED
 
 
 def import_export(
@@ -97,7 +97,7 @@ def import_export(
     removes nothing. Raises DocumentRefused, Conflicts (with FAIL) and CatalogueError; then nothing is stored."""
     report = EntriesReport(PurePosixPath(name).name, dry_run=dry_run)
     # Kept as text until its turn: the values of a large file would take ten times the room.
-    read = [(place, text) for part in jsonl.slices(raw) for place, text in _parsed(part, report)]
+    read = [(place, text) for part in tool_files.split_file(raw) for place, text in _parsed(part, report)]
     with tenant_context(tenant_id):
         try:
             with catalogue_write(actor):
@@ -123,7 +123,7 @@ def import_export(
 
 def _parsed(part: bytes, report: EntriesReport) -> Iterator[tuple[str, str]]:
     document = sandbox.parse(sandbox.TOOLS, part, name=report.file)
-    if document.kind != jsonl.EXPORTED:
+    if document.kind != tool_files.EXPORTED:
         raise DocumentRefused(
             f"{report.file} has tools of another form ({document.endpoints[0].key}); they have no tool_id."
         )

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from tools.imports.formats.json_document import LoadedDocument, load_document
 from tools.imports.formats.specs import DocumentRefused, JsonObject
-from tools.imports.formats.texts import cut
+from tools.imports.formats.texts import truncate
 
 FILES_KEY = "x-portal-files"
 MAX_FILES = 1_000
@@ -48,7 +48,7 @@ def load_archive(raw: bytes, *, subject: str) -> LoadedDocument:
     files = _Files({name: one.value for name, one in loaded.items()}, main)
     tree = files.one_tree()
     if files.missing:
-        shown = ", ".join(f"'{cut(ref, 100)}'" for ref in sorted(files.missing)[:5])
+        shown = ", ".join(f"'{truncate(ref, 100)}'" for ref in sorted(files.missing)[:5])
         warnings.append(f"References that lead to no file of the archive: {len(files.missing):,} ({shown}).")
     return LoadedDocument(tree, tuple(warnings))
 

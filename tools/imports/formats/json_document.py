@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tools.imports.formats.specs import DocumentRefused
-from tools.imports.formats.texts import WrittenFloat, cut, without_controls
+from tools.imports.formats.texts import WrittenFloat, truncate, without_controls
 from tools.imports.formats.yaml_document import YamlLimits, YamlReader
 
 MAX_BYTES = 20_000_000
@@ -207,7 +207,7 @@ class _JsonReader:
         return self._twice(key, "")
 
     def _twice(self, key: str, where: str) -> str:
-        return f"{self._subject} has the key '{cut(key, 100)}' twice in one object{where}."
+        return f"{self._subject} has the key '{truncate(key, 100)}' twice in one object{where}."
 
 
 class _KeyTwice(Exception):

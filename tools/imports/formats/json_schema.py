@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from tools.imports.formats.names import definition_name, hashed_name
-from tools.imports.formats.references import Reading
+from tools.imports.formats.references import RefResolver
 from tools.imports.formats.specs import JsonObject
-from tools.imports.formats.texts import as_text, cut, plain_text
+from tools.imports.formats.texts import as_text, plain_text, truncate
 
 MAX_TEXT = 2_000
 _MAX_EXAMPLE = 500
@@ -68,8 +68,8 @@ def json_size(value: object) -> int:
 class Schemas:
     """The schemas of one document, each converted at most once."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+    def __init__(self, resolver: RefResolver) -> None:
+        self._resolver = resolver
         # Keyed by the identity of nodes of the document, which outlive this object.
         self._pieces: dict[int, Piece] = {}
         self._inline: dict[int, Piece] = {}
@@ -100,7 +100,7 @@ class Schemas:
         if found is None:
             pointer, node = self._pointers[name]
             found = self._definitions[name] = piece_of(
-                self._converted(node, f"#/{cut(pointer, 200)}", pointer)
+                self._converted(node, f"#/{truncate(pointer, 200)}", pointer)
             )
         return found
 
@@ -134,20 +134,20 @@ class Schemas:
         return schema
 
     def _reference(self, node: JsonObject, ref: str, where: str, owner: str, *, in_place: bool) -> JsonObject:
-        if self._reading.siblings_count:
+        if self._resolver.siblings_count:
             beside = {key: value for key, value in node.items() if key != "$ref"}
         else:
             beside = {key: node[key] for key in ("title", "description") if key in node}
         schema = _finished(beside, self._keywords(beside, where, owner, in_place=in_place)) if beside else {}
-        target = self._reading.target(ref)
+        target = self._resolver.target(ref)
         problem = target.problem
         if not problem and not isinstance(target.value, dict | bool):
             problem = "leads to something that is no schema"
-        if not problem and in_place and owner and self._leads_back(target.pointer, owner):
+        if not problem and in_place and owner and self._is_endless_circle(target.pointer, owner):
             problem = "leads in a circle that never ends"
         if problem:
-            self._reading.warnings.add(
-                f"{where}: the reference '{cut(ref, 200)}' {problem}; any value is allowed there."
+            self._resolver.warnings.add(
+                f"{where}: the reference '{truncate(ref, 200)}' {problem}; any value is allowed there."
             )
             return schema
         name = definition_name(target.pointer)
@@ -156,7 +156,7 @@ class Schemas:
             self._pointers[name] = (target.pointer, target.value)
         return {"$ref": f"#/$defs/{name}", **schema}
 
-    def _leads_back(self, start: str, owner: str) -> bool:
+    def _is_endless_circle(self, start: str, owner: str) -> bool:
         """Whether the schema at `start` applies the owner's to the same value, so that no check ends."""
         seen: set[str] = set()
         waiting = [start]
@@ -173,8 +173,8 @@ class Schemas:
         found = self._in_place.get(pointer)
         if found is None:
             targets = (
-                self._reading.target(ref)
-                for ref in _in_place_refs(self._reading.target(f"#/{pointer}").value)
+                self._resolver.target(ref)
+                for ref in _in_place_refs(self._resolver.target(f"#/{pointer}").value)
             )
             found = self._in_place[pointer] = tuple(
                 target.pointer for target in targets if not target.problem

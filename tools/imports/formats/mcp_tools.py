@@ -19,10 +19,10 @@ from tools.imports.formats.openapi.operations import (
     MAX_OUTPUT_BYTES,
     MAX_TITLE,
 )
-from tools.imports.formats.references import Reading, Warnings
-from tools.imports.formats.schema_budget import Bundler
+from tools.imports.formats.references import RefResolver, Warnings
+from tools.imports.formats.schema_budget import SchemaBudget
 from tools.imports.formats.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
-from tools.imports.formats.texts import as_text, cut, one_line
+from tools.imports.formats.texts import as_text, one_line, truncate
 
 MAX_NAME = 200
 MAX_TOOLS = 20_000
@@ -49,7 +49,7 @@ def read_mcp_tools(loaded: LoadedDocument, subject: str) -> ParsedDocument:
         kind="mcp",
         format_version="",
         title=one_line(server.get("title") or server.get("name"), limit=MAX_TITLE),
-        version=cut(as_text(server.get("version")), 100),
+        version=truncate(as_text(server.get("version")), 100),
         description="",
         servers=(),
         operations=len(entries),
@@ -104,7 +104,9 @@ class _Reader:
             self.left_out.append(LeftOut(f"tool {number}", reason))
         elif len(name) > MAX_NAME:
             self.left_out.append(
-                LeftOut(cut(name, 100), f"its name has {len(name):,} characters; at most {MAX_NAME} are kept")
+                LeftOut(
+                    truncate(name, 100), f"its name has {len(name):,} characters; at most {MAX_NAME} are kept"
+                )
             )
         elif name in self.endpoints:
             # Only one of them can be called, and nobody can say which; the first is the same at every sync.
@@ -117,9 +119,9 @@ class _Reader:
         annotations = annotations if isinstance(annotations, dict) else {}
         description = entry.get("description")
         if description is not None and not isinstance(description, str):
-            self.warnings.add(f"{cut(name, 100)}: its description is not a text; it is left out.")
+            self.warnings.add(f"{truncate(name, 100)}: its description is not a text; it is left out.")
         description = (
-            cut(as_text(description).strip(), MAX_DESCRIPTION) if isinstance(description, str) else ""
+            truncate(as_text(description).strip(), MAX_DESCRIPTION) if isinstance(description, str) else ""
         )
         metadata: JsonObject = {"call": {"protocol": "mcp", "name": name}, "annotations": annotations}
         meta = entry.get("_meta")
@@ -143,7 +145,7 @@ class _Reader:
         schema = self._schema(name, "inputSchema", entry.get("inputSchema"), MAX_INPUT_BYTES)
         if schema is None:
             self.warnings.add(
-                f"{cut(name, 100)}: it has no inputSchema, so it is taken to have no parameters."
+                f"{truncate(name, 100)}: it has no inputSchema, so it is taken to have no parameters."
             )
             schema = {}
         return {**schema, "type": "object", "properties": schema.get("properties", {})}
@@ -152,16 +154,16 @@ class _Reader:
         """The schema to the letter, as the model of another client would see it; too large a one is shortened."""
         if not isinstance(schema, dict):
             if schema is not None:
-                self.warnings.add(f"{cut(name, 100)}: its {field} is not a mapping; it is left out.")
+                self.warnings.add(f"{truncate(name, 100)}: its {field} is not a mapping; it is left out.")
             return None
         if json_size(schema) <= limit:
             return schema
-        reading = Reading(schema, siblings_count=True)
-        schemas = Schemas(reading)
+        resolver = RefResolver(schema, siblings_count=True)
+        schemas = Schemas(resolver)
         self.warnings.add(
-            f"{cut(name, 100)}: its {field} is too large to be shown whole; deeper parts are shortened."
+            f"{truncate(name, 100)}: its {field} is too large to be shown whole; deeper parts are shortened."
         )
-        return Bundler(schemas, limit).answer(schemas.piece(schema, cut(name, 100))).schema
+        return SchemaBudget(schemas, limit).answer(schemas.piece(schema, truncate(name, 100))).schema
 
 
 def _tags(meta: Any) -> Iterator[str]:

@@ -13,7 +13,7 @@ from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 from tools.imports.formats.texts import one_line, without_controls
 
 READERS = {"openapi": read_openapi, "lightapi": read_lightapi, "mcp": read_mcp_tools}
-_SAID = {"openapi": "OpenAPI", "lightapi": "LightAPI", "mcp": "a list of MCP tools"}
+_LABELS = {"openapi": "OpenAPI", "lightapi": "LightAPI", "mcp": "a list of MCP tools"}
 # What only a document of that kind has at its top.
 _MARKS = {
     "openapi": ("openapi", "swagger", "swaggerVersion"),
@@ -49,7 +49,7 @@ def _kind(value: Any, subject: str) -> str:
         # Both may have a field of their own by one of these common names.
         found.pop("mcp", None)
     if len(found) > 1:
-        shown = " or ".join(f"{_SAID[kind]} (it has '{mark}')" for kind, mark in found.items())
+        shown = " or ".join(f"{_LABELS[kind]} (it has '{mark}')" for kind, mark in found.items())
         raise DocumentRefused(f"{subject} could be {shown}. Say which it is.")
     if not found:
         raise DocumentRefused(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from tools.imports.formats.specs import JsonObject
-from tools.imports.formats.texts import as_text, cut
+from tools.imports.formats.texts import as_text, truncate
 
 MAX_WARNINGS = 200
 MAX_WARNING_LENGTH = 500
@@ -28,7 +28,7 @@ class Warnings:
 
     def add(self, sentence: str) -> None:
         """Keep the sentence, or only count it when there are many already."""
-        sentence = cut(sentence, MAX_WARNING_LENGTH)
+        sentence = truncate(sentence, MAX_WARNING_LENGTH)
         if sentence in self._found:
             return
         if len(self._found) < MAX_WARNINGS:
@@ -60,7 +60,7 @@ class Resolved(NamedTuple):
     description: str
 
 
-class Reading:
+class RefResolver:
     """One document that is being read."""
 
     def __init__(self, tree: JsonObject, *, siblings_count: bool) -> None:
@@ -87,7 +87,7 @@ class Reading:
             target = self.target(ref) if ref not in seen else Target(None, "", _IN_A_CIRCLE)
             if target.problem:
                 self.warnings.add(
-                    f"{where}: the reference '{cut(ref, 200)}' {target.problem}; it is left out."
+                    f"{where}: the reference '{truncate(ref, 200)}' {target.problem}; it is left out."
                 )
                 return None
             seen.add(ref)

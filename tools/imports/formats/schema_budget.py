@@ -23,7 +23,7 @@ from tools.imports.formats.json_schema import (
     piece_of,
 )
 from tools.imports.formats.specs import JsonObject
-from tools.imports.formats.texts import cut
+from tools.imports.formats.texts import truncate
 
 # How much of the limit a single piece may take, from the first attempt to the last.
 _SHARES = (1, 4, 16, 64, 256)
@@ -53,7 +53,7 @@ class Part(NamedTuple):
     required: bool
 
 
-class Bundle(NamedTuple):
+class FittedSchema(NamedTuple):
     """A finished schema, the names of the parts in it, and whether something was shortened or left out."""
 
     schema: JsonObject
@@ -61,7 +61,7 @@ class Bundle(NamedTuple):
     shortened: bool
 
 
-class Bundler:
+class SchemaBudget:
     """Makes the schemas of one document's tools, each of at most `limit` bytes."""
 
     def __init__(self, schemas: Schemas, limit: int) -> None:
@@ -72,7 +72,7 @@ class Bundler:
         self._fitted: dict[tuple[int, int], tuple[Piece, Piece]] = {}
         self._loose: dict[int, tuple[Piece, Piece]] = {}
 
-    def parameters(self, parts: Sequence[Part]) -> Bundle:
+    def parameters(self, parts: Sequence[Part]) -> FittedSchema:
         """An object schema with the parts as its properties."""
         for room in self._rooms:
             fitted = [self._fit(part.piece, room) for part in parts]
@@ -96,9 +96,9 @@ class Bundler:
             schema["required"] = required
         schema |= self._section(definitions, loose=shortened)
         kept = frozenset(parts[index].name for index in chosen)
-        return Bundle(schema, kept, shortened or len(chosen) < len(parts))
+        return FittedSchema(schema, kept, shortened or len(chosen) < len(parts))
 
-    def answer(self, piece: Piece) -> Bundle:
+    def answer(self, piece: Piece) -> FittedSchema:
         """The schema of an answer; of a mere reference the target is shown, as agents look at the top."""
         if piece.schema.keys() == {"$ref"}:
             piece = self._schemas.definition(piece.refs[0])
@@ -109,7 +109,7 @@ class Bundler:
         definitions, shortened = self._definitions(fitted.refs, self._limit - fitted.size)
         shortened = shortened or fitted is not piece
         schema = (self._loosened(fitted) if shortened else fitted).schema
-        return Bundle({**schema, **self._section(definitions, loose=shortened)}, frozenset(), shortened)
+        return FittedSchema({**schema, **self._section(definitions, loose=shortened)}, frozenset(), shortened)
 
     def _enough(self, size: int, refs: Iterable[str]) -> bool:
         return _OBJECT_SIZE + _DEFS_SIZE + size + _reserved(set(refs)) <= self._limit
@@ -195,7 +195,7 @@ def _annotations(annotations: JsonObject, room: int) -> JsonObject:
     if room < _ROOM_FOR_EXAMPLES:
         kept.pop("examples", None)
     if "description" in kept:
-        kept["description"] = cut(kept["description"], max(_CUTS[-1][1], min(MAX_TEXT, room // 8)))
+        kept["description"] = truncate(kept["description"], max(_CUTS[-1][1], min(MAX_TEXT, room // 8)))
     return kept
 
 
@@ -223,12 +223,12 @@ def _shorter(schema: JsonObject, depth: int | None, text: int) -> JsonObject:
         elif key in MAP_KEYS:
             shorter[key] = {name: _below(item, depth, text) for name, item in value.items()}
         elif key == "description":
-            shorter[key] = cut(value, text)
+            shorter[key] = truncate(value, text)
         else:
             shorter[key] = value
     if depth is not None and "enum" in shorter and json_size(shorter["enum"]) > _LONG_ENUM:
         words = _enum_words(shorter.pop("enum"))
-        shorter["description"] = cut(
+        shorter["description"] = truncate(
             f"{shorter.get('description', '')} {words}".strip(), text + len(words) + 1
         )
     return shorter
@@ -251,5 +251,5 @@ def _bare(schema: JsonObject) -> JsonObject:
 
 
 def _enum_words(values: list[Any]) -> str:
-    shown = ", ".join(cut(str(value), 30) for value in values[:_ENUM_WORDS])
+    shown = ", ".join(truncate(str(value), 30) for value in values[:_ENUM_WORDS])
     return f"One of {len(values):,} values: {shown} …"

@@ -83,7 +83,7 @@ def as_text(value: object) -> str:
     return ""
 
 
-def cut(text: str, limit: int) -> str:
+def truncate(text: str, limit: int) -> str:
     """The text, or its first characters and an ellipsis: at most `limit` characters."""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
@@ -96,12 +96,12 @@ def plain_text(value: object, *, limit: int) -> str:
     if "<" in text or "&" in text:
         text = without_controls(_MARKUP.sub(_readable, text))[0]
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
-    return cut(_BLANK_LINES.sub("\n\n", lines).strip(), limit)
+    return truncate(_BLANK_LINES.sub("\n\n", lines).strip(), limit)
 
 
 def one_line(value: object, *, limit: int) -> str:
     """A title or a name: readable text on one line."""
-    return cut(" ".join(plain_text(value, limit=4 * limit).split()), limit)
+    return truncate(" ".join(plain_text(value, limit=4 * limit).split()), limit)
 
 
 def _readable(match: re.Match[str]) -> str:

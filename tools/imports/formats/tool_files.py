@@ -31,7 +31,7 @@ _SLICE = 1_000
 _SLICE_BYTES = 8 * 1024 * 1024
 _ITEM = re.compile(rb"^(?:-(?=[ \t\r\n])|---(?=[ \t\r\n]|\Z))", re.MULTILINE)
 
-OF_A_TOOL = frozenset(name for form in ("text", "list", "flag") for name in fields.in_files(form))
+TOOL_METADATA = frozenset(name for form in ("text", "list", "flag") for name in fields.in_files(form))
 """What a source may say of a tool beyond what an endpoint has columns for: a LightAPI description says a part of it."""
 
 
@@ -77,7 +77,7 @@ def parse_tools(raw: bytes, *, name: str = "") -> ParsedDocument:
     )  # fmt: skip
 
 
-def slices(raw: bytes) -> Iterator[bytes]:
+def split_file(raw: bytes) -> Iterator[bytes]:
     """The file in parts of some entries each, so that a large one is never in memory as values. Each part begins with as
     many empty lines as stand before it, so that lines keep their numbers."""
     part: list[_Entry] = []
@@ -112,7 +112,7 @@ def _entries(raw: bytes) -> Iterator[_Entry]:
         number = 1
         for start, end in itertools.pairwise([0, *(item.start() for item in _ITEM.finditer(raw)), len(raw)]):
             text = raw[start:end]
-            if _says_something(text):
+            if _has_content(text):
                 yield _Entry(number, text)
             number += text.count(b"\n")
 
@@ -122,7 +122,7 @@ def _is_json(raw: bytes) -> bool:
     return raw.lstrip()[:1] in (b"{", b"[") or raw.startswith(b"{") or b"\n{" in raw
 
 
-def _says_something(text: bytes) -> bool:
+def _has_content(text: bytes) -> bool:
     lines = (line.strip() for line in text.split(b"\n"))
     return any(line and not line.startswith((b"#", b"%")) and line not in (b"---", b"...") for line in lines)
 
@@ -159,14 +159,14 @@ def _json(text: str) -> Any:
 
 
 def _yaml(text: str) -> Any:
-    reader = _ToTheLetter(YamlLimits("It", _MAX_DEPTH, MAX_VALUES, MAX_BYTES, _MAX_DIGITS))
+    reader = _VerbatimYamlReader(YamlLimits("It", _MAX_DEPTH, MAX_VALUES, MAX_BYTES, _MAX_DIGITS))
     try:
         return reader.read(text)
     except DocumentRefused as refused:
         raise ValueError(str(refused).removeprefix("It ").removesuffix(".")) from None
 
 
-class _ToTheLetter(YamlReader):
+class _VerbatimYamlReader(YamlReader):
     """Keeps the characters that documents of strangers lose: what the catalogue holds comes back as it was."""
 
     def _add(self, event: Any, value: Any, plain: str | None) -> None:

@@ -26,7 +26,7 @@ from yaml.events import (
 )
 
 from tools.imports.formats.specs import DocumentRefused
-from tools.imports.formats.texts import WrittenFloat, cut, without_controls
+from tools.imports.formats.texts import WrittenFloat, truncate, without_controls
 
 _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -181,10 +181,12 @@ class YamlReader:
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            raise self._refusal(event, f"the alias '*{cut(event.anchor, 50)}' has no anchor before it")
+            raise self._refusal(event, f"the alias '*{truncate(event.anchor, 50)}' has no anchor before it")
         found = self._anchors[event.anchor]
         if found is None:
-            raise self._refusal(event, f"the alias '*{cut(event.anchor, 50)}' stands inside its own anchor")
+            raise self._refusal(
+                event, f"the alias '*{truncate(event.anchor, 50)}' stands inside its own anchor"
+            )
         value, weight = found
         self._values += weight.values
         self._characters += weight.characters
@@ -209,7 +211,7 @@ class YamlReader:
             if not isinstance(value, str):
                 raise self._refusal(event, "a list or a mapping is used as a key; keys are text")
             if value in parent.value:
-                raise self._refusal(event, f"the key '{cut(value, 100)}' stands twice in one mapping")
+                raise self._refusal(event, f"the key '{truncate(value, 100)}' stands twice in one mapping")
             parent.key = value
             if plain != "<<":
                 # The place is taken now, so that keys keep their order and a second one is seen at once.

@@ -31,11 +31,11 @@ from tools.imports.formats.specs import (
     ParsedDocument,
     canonical_json,
 )
-from tools.imports.formats.texts import cut
+from tools.imports.formats.texts import truncate
 from tools.models import Layer, SourceKind
 
 _LAYERED = (SourceKind.OPENAPI, SourceKind.MCP, SourceKind.LIGHTAPI)
-_SAID_BY = {
+_LAYER_LABELS = {
     Layer.EXTRACTION: "the source",
     Layer.API: "the LightAPI document of the API",
     Layer.ENDPOINT: "the LightAPI document of the endpoint",
@@ -45,7 +45,7 @@ _VARIABLE = re.compile(r"\$?\{[^{}]*\}")
 _PLACES = {"path": "path", "query": "query", "headers": "header"}
 
 
-class Described(Protocol):
+class EndpointLike(Protocol):
     """What of an endpoint tells it from others: a spec, or a row of the catalogue."""
 
     @property
@@ -81,40 +81,42 @@ def stands_alone(source_kind: str) -> bool:
     return source_kind == SourceKind.LIGHTAPI
 
 
-class Bases(dict[str, Described]):
+class EndpointIndex(dict[str, EndpointLike]):
     """Endpoints by their keys, ready to be asked many times which of them an operation of another layer is about."""
 
-    def __init__(self, base: Mapping[str, Described]) -> None:
+    def __init__(self, base: Mapping[str, EndpointLike]) -> None:
         super().__init__(base)
         self._found: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for key, endpoint in base.items():
-            for name in _names(endpoint):
+            for name in _identities(endpoint):
                 self._found[name].add(key)
 
     def key_of(self, overlay: EndpointSpec) -> str | None:
-        """See `matched`."""
+        """See `match_endpoint`."""
         call = overlay.metadata.get("call", {})
         same = self.get(overlay.key)
         if same is not None and (
             "endpoint_id" in overlay.metadata or _protocol(same) == call.get("protocol")
         ):
             return overlay.key
-        return next((key for name in _wanted(overlay, call) if (key := self._only(name))), None)
+        return next(
+            (key for name in _identities_of_overlay(overlay, call) if (key := self._only(name))), None
+        )
 
     def _only(self, name: tuple[str, ...]) -> str | None:
         found = self._found.get(name, set())
         return next(iter(found)) if len(found) == 1 else None
 
 
-def matched(overlay: EndpointSpec, base: Mapping[str, Described]) -> str | None:
+def match_endpoint(overlay: EndpointSpec, base: Mapping[str, EndpointLike]) -> str | None:
     """The key of the endpoint of `base` that an operation of a higher layer is about: the one of the same key or
     endpointId, of the same operationId, of the same method and path (servers and names of variables aside), or the MCP tool
-    or remote method of the same name. None where there is no such endpoint, or more than one. Give a `Bases` to ask often:
+    or remote method of the same name. None where there is no such endpoint, or more than one. Give a `EndpointIndex` to ask often:
     any other mapping is gone through anew each time."""
-    return (base if isinstance(base, Bases) else Bases(base)).key_of(overlay)
+    return (base if isinstance(base, EndpointIndex) else EndpointIndex(base)).key_of(overlay)
 
 
-def _names(endpoint: Described) -> Iterator[tuple[str, ...]]:
+def _identities(endpoint: EndpointLike) -> Iterator[tuple[str, ...]]:
     """What an endpoint can be known by."""
     metadata, protocol = endpoint.metadata, _protocol(endpoint)
     if "endpoint_id" in metadata:
@@ -134,7 +136,7 @@ def _names(endpoint: Described) -> Iterator[tuple[str, ...]]:
         yield "path", endpoint.method, _plain(prefix + endpoint.path)
 
 
-def _wanted(overlay: EndpointSpec, call: JsonObject) -> Iterator[tuple[str, ...]]:
+def _identities_of_overlay(overlay: EndpointSpec, call: JsonObject) -> Iterator[tuple[str, ...]]:
     """The same of an operation of a higher layer, the surest first."""
     if "endpoint_id" in overlay.metadata:
         yield "id", overlay.metadata["endpoint_id"]
@@ -151,7 +153,7 @@ def _wanted(overlay: EndpointSpec, call: JsonObject) -> Iterator[tuple[str, ...]
     yield from by_id + by_path if "source" in call else by_path + by_id
 
 
-def _protocol(endpoint: Described) -> str:
+def _protocol(endpoint: EndpointLike) -> str:
     return str(endpoint.metadata.get("call", {}).get("protocol", "http"))
 
 
@@ -161,7 +163,7 @@ def _plain(address: str) -> str:
     return _VARIABLE.sub("{}", address.partition("?")[0])
 
 
-def merged(layers: Mapping[Layer, EndpointSpec]) -> tuple[EndpointSpec, tuple[str, ...]]:
+def merge_layers(layers: Mapping[Layer, EndpointSpec]) -> tuple[EndpointSpec, tuple[str, ...]]:
     """What comes of one endpoint's layers, under the key of the lowest; and a sentence for each field of the contract about
     which a higher layer says something else. What the lowest leaves open (an output) a higher one may say."""
     lowest, *higher = sorted(layers, key=list(Layer).index)  # least telling first
@@ -169,14 +171,14 @@ def merged(layers: Mapping[Layer, EndpointSpec]) -> tuple[EndpointSpec, tuple[st
     for layer in higher:
         for field, other, own in _conflicts(layers[layer], layers[lowest]):
             warnings.append(
-                f"{cut(spec.key, 200)}: of its {field}, {_SAID_BY[layer]} says {other} and {_SAID_BY[lowest]} {own}; "
+                f"{truncate(spec.key, 200)}: of its {field}, {_LAYER_LABELS[layer]} says {other} and {_LAYER_LABELS[lowest]} {own}; "
                 f"the latter is kept."
             )
-        spec = _overlaid(spec, layers[layer])
+        spec = _overlay(spec, layers[layer])
     return spec, tuple(warnings)
 
 
-def _overlaid(base: EndpointSpec, overlay: EndpointSpec) -> EndpointSpec:
+def _overlay(base: EndpointSpec, overlay: EndpointSpec) -> EndpointSpec:
     said = {name: value for name, value in overlay.metadata.get("tool", {}).items() if name != "tool_type"}
     own = dict(base.metadata.get("tool", {}))
     if "lifecycle" in said:
@@ -208,25 +210,25 @@ class _Inputs:
     them in, else the one of the same name, beside the body or in it."""
 
     def __init__(self, overlay: EndpointSpec, base: EndpointSpec) -> None:
-        self.said = {place.name: place for place in parameter_places(overlay.input_schema)}
-        self.own = {place.name: place for place in parameter_places(base.input_schema)}
+        self.overlay = {place.name: place for place in parameter_places(overlay.input_schema)}
+        self.base = {place.name: place for place in parameter_places(base.input_schema)}
         request = overlay.metadata.get("call", {}).get("request")
         self._mapped = dict(_mapping(request, base)) if isinstance(request, dict) else {}
         sent = {source: name for name, source in self._mapped.items() if source}
         self.names = {
-            name: next((one for one in (sent.get(name), name, f"{BODY}.{name}") if one in self.own), None)
-            for name in self.said
+            name: next((one for one in (sent.get(name), name, f"{BODY}.{name}") if one in self.base), None)
+            for name in self.overlay
         }
 
     def reached(self) -> set[str]:
         """Inputs of the contract that the higher layer fills, be it by a constant."""
         found = self._mapped.keys() | {name for name in self.names.values() if name}
-        whole = BODY in found and not any(name.startswith(f"{BODY}.") for name in self.said)
-        fields = {name for name in self.own if name.startswith(f"{BODY}.")}
+        whole = BODY in found and not any(name.startswith(f"{BODY}.") for name in self.overlay)
+        fields = {name for name in self.base if name.startswith(f"{BODY}.")}
         return found | (fields if whole else set()) | ({BODY} if fields else set())
 
 
-def _needed(places: Mapping[str, Place]) -> set[str]:
+def _required(places: Mapping[str, Place]) -> set[str]:
     """Names of the inputs that every call must have: a field of the body only where the body is one of them."""
     return {
         name
@@ -271,7 +273,7 @@ def _conflicts(overlay: EndpointSpec, base: EndpointSpec) -> Iterator[tuple[str,
     else:
         if "method" in call and overlay.method != base.method:
             yield "method", overlay.method.upper(), base.method.upper()
-        paths = {name[-1] for name in _names(base) if name[0] == "path"}
+        paths = {name[-1] for name in _identities(base) if name[0] == "path"}
         if "endpoint" in call and _plain(str(call["endpoint"])) not in paths:
             yield "path", _shown(str(call["endpoint"])), _shown(base.path)
     yield from _input_conflicts(overlay, base)
@@ -281,29 +283,29 @@ def _conflicts(overlay: EndpointSpec, base: EndpointSpec) -> Iterator[tuple[str,
 
 def _input_conflicts(overlay: EndpointSpec, base: EndpointSpec) -> Iterator[tuple[str, str, str]]:
     inputs = _Inputs(overlay, base)
-    if not inputs.said:
+    if not inputs.overlay:
         return  # it says nothing of the inputs
-    said_needed, own_needed = _needed(inputs.said), _needed(inputs.own)
+    required_by_overlay, required_by_base = _required(inputs.overlay), _required(inputs.base)
     for name, own in inputs.names.items():
-        field = f"input '{cut(name, 100)}'"
+        field = f"input '{truncate(name, 100)}'"
         if own is None:
             if not name.startswith(f"{BODY}.") or inputs.names.get(BODY):  # else the body is told already
                 yield field, "that it exists", "that it does not"
             continue
         yield from _type_conflict(
-            field, inputs.said[name], overlay.input_schema, inputs.own[own], base.input_schema
+            field, inputs.overlay[name], overlay.input_schema, inputs.base[own], base.input_schema
         )
-        if (name in said_needed) != (own in own_needed):
-            yield field, _need(required=name in said_needed), _need(required=own in own_needed)
-    for name in sorted(own_needed - inputs.reached()):
-        yield f"input '{cut(name, 100)}'", "nothing", "that it is required"
+        if (name in required_by_overlay) != (own in required_by_base):
+            yield field, _need(required=name in required_by_overlay), _need(required=own in required_by_base)
+    for name in sorted(required_by_base - inputs.reached()):
+        yield f"input '{truncate(name, 100)}'", "nothing", "that it is required"
 
 
 def _output_conflicts(said: JsonObject, own: JsonObject) -> Iterator[tuple[str, str, str]]:
     known = {place.name: place for place in parameter_places(own)}
     yield from _type_conflict("output", Place("", said, (), False), said, Place("", own, (), False), own)
     for place in parameter_places(said) if known else ():
-        field = f"output '{cut(place.name, 100)}'"
+        field = f"output '{truncate(place.name, 100)}'"
         if place.name not in known:
             yield field, "that it exists", "that it does not"
         else:
@@ -334,7 +336,7 @@ def _need(*, required: bool) -> str:
 
 
 def _shown(path: str) -> str:
-    return f"'{cut(path, 200)}'"
+    return f"'{truncate(path, 200)}'"
 
 
 def content_hash(spec: EndpointSpec, stored: Mapping[str, Any]) -> str:

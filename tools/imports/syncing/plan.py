@@ -125,19 +125,23 @@ class _Planner:
         for endpoint in endpoints:
             stored = {Layer(name): layers.from_json(one) for name, one in endpoint.layers.items()}
             if endpoint.active:
-                said[endpoint.key] = stored or {base: spec_of(endpoint)}
+                said[endpoint.key] = stored or {base: spec_of_endpoint(endpoint)}
             else:
                 # It is there no more; what others wrote about it waits for its return.
                 said[endpoint.key] = {} if self._overlays_stand_alone else stored
                 said[endpoint.key].pop(base, None)
-        known = layers.Bases(
-            {key: layers.merged(by_layer)[0] for key, by_layer in said.items() if self._exists(by_layer)}
+        known = layers.EndpointIndex(
+            {
+                key: layers.merge_layers(by_layer)[0]
+                for key, by_layer in said.items()
+                if self._exists(by_layer)
+            }
         )
         mentioned: set[str] = set()
         for spec in specs:
             key: str | None = spec.key
             if layer != base:
-                key = layers.matched(spec, known) or (spec.key if self._overlays_stand_alone else None)
+                key = layers.match_endpoint(spec, known) or (spec.key if self._overlays_stand_alone else None)
             if key is None:
                 self._leave_out(spec.key, NOT_IN_SOURCE)
             elif key in mentioned:
@@ -160,7 +164,7 @@ class _Planner:
         return self.base in by_layer or bool(by_layer and self._overlays_stand_alone)
 
     def _merged(self, key: str, by_layer: Mapping[Layer, EndpointSpec]) -> PlannedChange:
-        spec, warnings = layers.merged(by_layer)
+        spec, warnings = layers.merge_layers(by_layer)
         for sentence in warnings:
             self._warnings.add(sentence)
         if by_layer.keys() == {self.base}:
@@ -328,7 +332,7 @@ def _operation_id(planned: PlannedChange) -> str:
     return str(planned.spec.metadata.get("operation_id") or "") if planned.spec else ""
 
 
-def spec_of(endpoint: Endpoint) -> EndpointSpec:
+def spec_of_endpoint(endpoint: Endpoint) -> EndpointSpec:
     """What a stored endpoint says."""
     return EndpointSpec(
         key=endpoint.key, method=endpoint.method, path=endpoint.path, name=endpoint.name, title=endpoint.title,

@@ -53,15 +53,15 @@ class Conversation:
     redact: Redactor
     left: int = MAX_BYTES
     stray: int = 0  # lines that are no messages
-    first_stray: str = ""
+    first_stray_line: str = ""
     changes: int = 0  # how often the server said that its list has changed
     reached: bool = False  # whether a connection was opened
     status: int = 0  # of HTTP, where it was a refusal
-    last_words: bytes = b""  # the end of what a process wrote to its standard error
+    stderr_tail: bytes = b""  # the end of what a process wrote to its standard error
     # Kept beside being raised, since the SDK takes some errors for the end of a stream.
     fault: SessionError | None = field(default=None)
 
-    def heard(self, data: bytes) -> None:
+    def count_bytes(self, data: bytes) -> None:
         """Counts what the server said. Raises SessionError beyond MAX_BYTES."""
         self.left -= len(data)
         if self.left < 0:

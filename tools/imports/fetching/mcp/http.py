@@ -58,7 +58,7 @@ class _Body(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         begun: list[bytes] = []
         async for chunk in self._stream:
-            self._conversation.heard(chunk)
+            self._conversation.count_bytes(chunk)
             whole, end, rest = chunk.rpartition(b"\n")
             if end:
                 yield strip_lone_surrogates(b"".join((*begun, whole, end)))

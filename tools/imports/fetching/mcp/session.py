@@ -39,16 +39,16 @@ from tools.imports.fetching.mcp.conversation import (
 from tools.imports.fetching.mcp.http import streamable_http
 from tools.imports.fetching.mcp.stdio import end_all_descendants, own_all_descendants, stdio
 from tools.imports.formats.specs import JsonObject
-from tools.imports.formats.texts import cut, one_line, without_controls
+from tools.imports.formats.texts import one_line, truncate, without_controls
 
 REFUSED, TOO_SLOW = 3, 4
 MAX_PAGES = 500
-MAX_READINGS = 5
+MAX_ATTEMPTS = 5
 MEMORY_BYTES = 1_000_000_000
 # Of a server that is started, too: bytes of memory that it writes to, of a file, and of what is left when it crashes, which
 # would hold the secrets.
 _LIMITS = {resource.RLIMIT_DATA: 4_000_000_000, resource.RLIMIT_FSIZE: 1_000_000_000, resource.RLIMIT_CORE: 0}
-_LAST_WORDS = 400
+_STDERR_TAIL = 400
 # Of variables of a command: the values of others, such as a time zone, may well be part of a tool's text.
 _SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
 _CONNECTION_CLOSED, _PARSE_ERROR = -32000, -32700
@@ -56,7 +56,7 @@ _CONNECTION_CLOSED, _PARSE_ERROR = -32000, -32700
 _CLIENT = Implementation(name="tool-portal", version="1")
 
 
-class _Listening(ObjectReceiveStream[SessionMessage | Exception]):
+class _ChangeCounter(ObjectReceiveStream[SessionMessage | Exception]):
     """A server's messages in the order in which they came, which is the order in which its list changed."""
 
     def __init__(self, stream: Any, conversation: Conversation) -> None:
@@ -65,7 +65,7 @@ class _Listening(ObjectReceiveStream[SessionMessage | Exception]):
     async def receive(self) -> SessionMessage | Exception:
         item: SessionMessage | Exception = await self._stream.receive()
         if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCNotification):
-            self._conversation.changes += item.message.method == "notifications/tools/list_changed"
+            self._conversation.list_changes += item.message.method == "notifications/tools/list_changed"
         return item
 
     async def aclose(self) -> None:
@@ -94,7 +94,7 @@ def _bound_memory() -> None:
 async def read_list(connection: JsonObject, conversation: Conversation) -> JsonObject:
     """{serverInfo, protocolVersion, pages}. Raises SessionError, and whatever the SDK makes of a server's faults."""
     async with _streams(connection, conversation) as (read, write):
-        dispatcher = JSONRPCDispatcher(_Listening(read, conversation), write)
+        dispatcher = JSONRPCDispatcher(_ChangeCounter(read, conversation), write)
         async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
             try:
                 started = await session.initialize()
@@ -104,7 +104,7 @@ async def read_list(connection: JsonObject, conversation: Conversation) -> JsonO
                 raise SessionError(f"{one_line(conversation.redact(str(error)), limit=300)}.") from None
             pages: list[JsonObject] = [{"tools": []}]
             if started.capabilities.tools is not None:
-                pages = await _one_list(dispatcher, started.protocol_version, conversation)
+                pages = await _consistent_list(dispatcher, started.protocol_version, conversation)
             return {
                 "serverInfo": started.server_info.model_dump(mode="json", by_alias=True, exclude_none=True),
                 "protocolVersion": started.protocol_version,
@@ -112,20 +112,20 @@ async def read_list(connection: JsonObject, conversation: Conversation) -> JsonO
             }
 
 
-async def _one_list(
+async def _consistent_list(
     dispatcher: JSONRPCDispatcher[Any], version: str, conversation: Conversation
 ) -> list[JsonObject]:
     """All pages of one list: read anew when the server says that it changed between two of them."""
-    for _ in range(MAX_READINGS):
-        before = conversation.changes
+    for _ in range(MAX_ATTEMPTS):
+        before = conversation.list_changes
         try:
             pages = await _all_pages(dispatcher, version, conversation)
         except SessionError:
             # A cursor of the old list may be none of the new one.
-            if conversation.changes == before:
+            if conversation.list_changes == before:
                 raise
         else:
-            if len(pages) == 1 or conversation.changes == before:
+            if len(pages) == 1 or conversation.list_changes == before:
                 return pages
     raise SessionError("The server's list changed each time while it was read. Try again later.")
 
@@ -146,7 +146,9 @@ async def _all_pages(
             if conversation.status or error.error.code == _CONNECTION_CLOSED:
                 raise
             what = f"Page {len(pages) + 1} of the list" if pages else "The list"
-            raise SessionError(f"{what} was answered with an error: {_said(error, conversation)}.") from None
+            raise SessionError(
+                f"{what} was answered with an error: {_error_text(error, conversation)}."
+            ) from None
         pages.append(page)
         cursor = page.get("nextCursor")
         if not cursor:
@@ -165,7 +167,7 @@ async def _all_pages(
         parameters = {"cursor": cursor}
 
 
-def _said(error: MCPError, conversation: Conversation) -> str:
+def _error_text(error: MCPError, conversation: Conversation) -> str:
     if error.error.code == _PARSE_ERROR:
         # The SDK's words for it hold a piece of the answer, which may be half of a secret.
         return f"it is no JSON that can be read ({_PARSE_ERROR})"
@@ -184,7 +186,7 @@ def _causes(error: BaseException) -> Iterable[BaseException]:
         yield from _causes(error.__context__)
 
 
-def _refused(error: BaseException, connection: JsonObject, conversation: Conversation) -> SessionError:
+def _session_error(error: BaseException, connection: JsonObject, conversation: Conversation) -> SessionError:
     if conversation.fault is not None:
         return conversation.fault
     causes = list(_causes(error))
@@ -208,22 +210,22 @@ def _refused(error: BaseException, connection: JsonObject, conversation: Convers
         return SessionError(f"The server answered {conversation.status} instead of the list.{hint}")
     for one in errors:
         if one.error.code != _CONNECTION_CLOSED:
-            return SessionError(f"The server refused: {_said(one, conversation)}.")
+            return SessionError(f"The server refused: {_error_text(one, conversation)}.")
     if any(isinstance(cause, TimeoutError) for cause in causes):
         if connection.get("url") and not conversation.reached:
             return SessionError(connection["unreachable"])
         return SessionTimeout(
-            f"The server did not answer within {connection['seconds']:g} s.{_last_words(conversation)}"
+            f"The server did not answer within {connection['seconds']:g} s.{_describe_stderr(conversation)}"
         )
-    return SessionError(f"The server ended before it had answered.{_last_words(conversation)}")
+    return SessionError(f"The server ended before it had answered.{_describe_stderr(conversation)}")
 
 
-def _last_words(conversation: Conversation) -> str:
+def _describe_stderr(conversation: Conversation) -> str:
     """What the server wrote last to its standard error, without the values that it was given."""
-    text = conversation.redact(conversation.last_words.decode(errors="replace"))
-    lines = [one_line(without_controls(line)[0], limit=_LAST_WORDS) for line in text.splitlines()]
+    text = conversation.redact(conversation.stderr_tail.decode(errors="replace"))
+    lines = [one_line(without_controls(line)[0], limit=_STDERR_TAIL) for line in text.splitlines()]
     shown = " / ".join([line for line in lines if line][-3:])
-    return f" Its last words: {cut(shown, _LAST_WORDS)}" if shown else ""
+    return f" Its last words: {truncate(shown, _STDERR_TAIL)}" if shown else ""
 
 
 def _as_document(found: JsonObject) -> str:
@@ -254,7 +256,7 @@ def main() -> int:
     try:
         said = _as_document(anyio.run(within_the_time))
     except BaseException as error:  # noqa: BLE001 - whatever the SDK raises, in groups or alone, becomes a sentence
-        refused = _refused(error, connection, conversation)
+        refused = _session_error(error, connection, conversation)
         sys.stdout.buffer.write(str(refused).encode(errors="replace"))
         return TOO_SLOW if isinstance(refused, SessionTimeout) else REFUSED
     finally:
@@ -262,9 +264,9 @@ def main() -> int:
         end_all_descendants()
     document = secrets(said)
     warnings = []
-    if conversation.stray:
+    if conversation.stray_lines:
         warnings.append(
-            f"The server wrote {conversation.stray:,} other lines among its answers; the first: {conversation.first_stray}"
+            f"The server wrote {conversation.stray_lines:,} other lines among its answers; the first: {conversation.first_stray_line}"
         )
     if document != said:
         warnings.append(

@@ -27,7 +27,7 @@ from tools.imports.fetching.mcp.conversation import Conversation, SessionError, 
 from tools.imports.formats.texts import one_line, without_controls
 
 _SECONDS_TO_END = 1.0  # for each of: by itself, once its input is closed; when told to; when killed
-_LAST_WORDS = 64 * 1024
+_STDERR_TAIL = 64 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PARENT = re.compile(r"\) . (\d+) ")
 
@@ -74,34 +74,34 @@ async def stdio(
         except (OSError, ValueError) as error:
             said = getattr(error, "strerror", None) or error
             raise SessionError(f"The server cannot be started: {said}.") from None
-        heard, to_read = anyio.create_memory_object_stream[SessionMessage | Exception]()
-        to_write, said_by_us = anyio.create_memory_object_stream[SessionMessage]()
+        incoming, incoming_receiver = anyio.create_memory_object_stream[SessionMessage | Exception]()
+        outgoing_sender, outgoing = anyio.create_memory_object_stream[SessionMessage]()
         try:
-            async with anyio.create_task_group() as tasks, to_read, to_write:
-                tasks.start_soon(_keep_last_words, process.stderr, conversation)
-                tasks.start_soon(_read, process.stdout, heard, conversation)
-                tasks.start_soon(_write, process.stdin, said_by_us)
-                yield to_read, to_write
+            async with anyio.create_task_group() as tasks, incoming_receiver, outgoing_sender:
+                tasks.start_soon(_keep_stderr_tail, process.stderr, conversation)
+                tasks.start_soon(_read, process.stdout, incoming, conversation)
+                tasks.start_soon(_write, process.stdin, outgoing)
+                yield incoming_receiver, outgoing_sender
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 await _end(process)
                 with anyio.move_on_after(_SECONDS_TO_END):
-                    await _keep_last_words(process.stderr, conversation)  # what it wrote as it ended
+                    await _keep_stderr_tail(process.stderr, conversation)  # what it wrote as it ended
 
 
-async def _read(stdout: Any, heard: Any, conversation: Conversation) -> None:
-    async with heard:
+async def _read(stdout: Any, incoming: Any, conversation: Conversation) -> None:
+    async with incoming:
         async for line in _lines(stdout, conversation):
             if message := _message(line, conversation):
                 with suppress(anyio.BrokenResourceError):
-                    await heard.send(message)
+                    await incoming.send(message)
 
 
 async def _lines(stdout: Any, conversation: Conversation) -> AsyncIterator[bytes]:
     begun: list[bytes] = []
     async for chunk in stdout:
-        conversation.heard(chunk)
+        conversation.count_bytes(chunk)
         *whole, rest = chunk.split(b"\n")
         for line in whole:
             yield b"".join((*begun, line))
@@ -125,25 +125,25 @@ def _message(line: bytes, conversation: Conversation) -> SessionMessage | None:
                     f"The server's answer cannot be read: {error.errors()[0]['msg']}."
                 ) from None
     if message is None or chatter.strip():
-        conversation.stray += 1
-        if not conversation.first_stray:
+        conversation.stray_lines += 1
+        if not conversation.first_stray_line:
             text = conversation.redact((chatter if message else line)[:10_000].decode(errors="replace"))
-            conversation.first_stray = one_line(without_controls(text)[0], limit=200)
+            conversation.first_stray_line = one_line(without_controls(text)[0], limit=200)
     return message
 
 
-async def _write(stdin: Any, said_by_us: Any) -> None:
+async def _write(stdin: Any, outgoing: Any) -> None:
     # A server that has closed its input has ended, which the reader sees.
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-        async for item in said_by_us:
+        async for item in outgoing:
             text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
             await stdin.send(text.encode() + b"\n")
 
 
-async def _keep_last_words(stderr: Any, conversation: Conversation) -> None:
+async def _keep_stderr_tail(stderr: Any, conversation: Conversation) -> None:
     with suppress(anyio.ClosedResourceError):
         async for chunk in stderr:
-            conversation.last_words = (conversation.last_words + chunk)[-_LAST_WORDS:]
+            conversation.stderr_tail = (conversation.stderr_tail + chunk)[-_STDERR_TAIL:]
 
 
 async def _end(process: Process) -> None:

@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 
 from tools.imports.formats.json_document import LoadedDocument
 from tools.imports.formats.json_schema import Schemas
-from tools.imports.formats.lightapi.format import VERSION, checked
+from tools.imports.formats.lightapi.format import VERSION, validate
 from tools.imports.formats.names import NamedOperation, operation_names
 from tools.imports.formats.openapi.document import MAX_KEY_BYTES, MAX_OPERATIONS
 from tools.imports.formats.openapi.operations import (
     MAX_INPUT_BYTES,
     MAX_OUTPUT_BYTES,
     MAX_TITLE,
-    said_together,
+    join_summary,
 )
-from tools.imports.formats.references import Reading
-from tools.imports.formats.schema_budget import Bundler
+from tools.imports.formats.references import RefResolver
+from tools.imports.formats.schema_budget import SchemaBudget
 from tools.imports.formats.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
-from tools.imports.formats.texts import as_text, cut, one_line
+from tools.imports.formats.texts import as_text, one_line, truncate
 
 # What a router needs to know to call the operation.
 _CALL = (
@@ -80,17 +80,17 @@ class _Operation(NamedTuple):
 
 def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
     """The endpoints of a loaded document; `subject` begins the sentence when it is refused: `DocumentRefused`."""
-    tree = checked(loaded.value, subject)
-    reading = Reading(tree, siblings_count=True)
+    tree = validate(loaded.value, subject)
+    resolver = RefResolver(tree, siblings_count=True)
     for warning in loaded.warnings:
-        reading.warnings.add(warning)
+        resolver.warnings.add(warning)
     written = tree["operations"]
     if len(written) > MAX_OPERATIONS:
         raise DocumentRefused(f"{subject} has more than {MAX_OPERATIONS:,} operations.")
-    left_out = [LeftOut(cut(name, 200), why) for name, one in written.items() if (why := _no_tool(one))]
+    left_out = [LeftOut(truncate(name, 200), why) for name, one in written.items() if (why := _no_tool(one))]
     found = [_Operation(name, _key(name, one), one) for name, one in written.items() if not _no_tool(one)]
     _refuse_same_keys(found, subject)
-    reader = _Reader(tree, reading)
+    reader = _Reader(tree, resolver)
     names = operation_names([NamedOperation(op.key, op.method, op.path, _tool_name(op)) for op in found])
     endpoints = tuple(reader.endpoint(operation, name) for operation, name in zip(found, names, strict=True))
     info = tree["info"]
@@ -98,13 +98,13 @@ def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
         kind="lightapi",
         format_version=VERSION,
         title=one_line(info["title"], limit=MAX_TITLE),
-        version=cut(info["version"], 100),
-        description=said_together(info.get("summary"), info.get("description")),
+        version=truncate(info["version"], 100),
+        description=join_summary(info.get("summary"), info.get("description")),
         servers=tuple(_servers(tree)),
         operations=len(written),
         endpoints=endpoints,
         left_out=tuple(left_out),
-        warnings=reading.warnings.all(),
+        warnings=resolver.warnings.all(),
         # Any other profile is a part of the API: what it does not name is not gone.
         complete=_profile(tree) == "catalog",
     )
@@ -136,15 +136,15 @@ def _refuse_same_keys(found: list[_Operation], subject: str) -> None:
     for operation in found:
         if len(operation.key.encode()) > MAX_KEY_BYTES:
             raise DocumentRefused(
-                f"{subject} cannot be imported: the key of operations.{cut(operation.name, 100)} is longer than "
+                f"{subject} cannot be imported: the key of operations.{truncate(operation.name, 100)} is longer than "
                 f"{MAX_KEY_BYTES:,} bytes."
             )
         other = first.setdefault(operation.key, operation.name)
         if other != operation.name:
             field = "endpointId" if "endpointId" in operation.written else "key"
             raise DocumentRefused(
-                f"{subject} cannot be imported: operations.{cut(other, 100)} and operations.{cut(operation.name, 100)} "
-                f"have the same {field} '{cut(operation.key, 200)}'."
+                f"{subject} cannot be imported: operations.{truncate(other, 100)} and operations.{truncate(operation.name, 100)} "
+                f"have the same {field} '{truncate(operation.key, 200)}'."
             )
 
 
@@ -158,26 +158,26 @@ def _tool_name(operation: _Operation) -> str:
 def _servers(tree: JsonObject) -> Iterator[str]:
     for source in tree.get("sources", {}).values():
         for server in source.get("servers", {}).values():
-            yield cut(server["endpoint"], 2_000)
+            yield truncate(server["endpoint"], 2_000)
 
 
 class _Reader:
     """Reads one document's operations."""
 
-    def __init__(self, tree: JsonObject, reading: Reading) -> None:
-        self._tree, self._reading = tree, reading
+    def __init__(self, tree: JsonObject, resolver: RefResolver) -> None:
+        self._tree, self._resolver = tree, resolver
 
     def endpoint(self, operation: _Operation, name: str) -> EndpointSpec:
         written = operation.written
-        description = said_together(written.get("summary"), written.get("description"))
+        description = join_summary(written.get("summary"), written.get("description"))
         if not description:
-            self._reading.warnings.add(
+            self._resolver.warnings.add(
                 f"operations.{operation.name} has neither a summary nor a description."
             )
         return EndpointSpec(
             key=operation.key,
             method=operation.method,
-            path=cut(operation.path, MAX_KEY_BYTES),
+            path=truncate(operation.path, MAX_KEY_BYTES),
             name=name,
             title=one_line(written.get("summary"), limit=MAX_TITLE),
             description=description,
@@ -205,21 +205,21 @@ class _Reader:
 
     def _schema(self, node: Any, where: str, limit: int) -> JsonObject | None:
         if isinstance(node, str):
-            self._reading.warnings.add(f"{where} stands outside the document and is not opened.")
+            self._resolver.warnings.add(f"{where} stands outside the document and is not opened.")
         if not isinstance(node, dict):
             return None
         # References lead into the document, or to the schema's own definitions as JSON Schema has it.
         own = {key: node[key] for key in ("$defs", "definitions") if isinstance(node.get(key), dict)}
-        reading = Reading({**self._tree, **own}, siblings_count=True)
-        schemas = Schemas(reading)
-        bundle = Bundler(schemas, limit).answer(schemas.piece(node, where))
-        for warning in reading.warnings.all():
-            self._reading.warnings.add(warning)
-        if bundle.shortened:
-            self._reading.warnings.add(
+        resolver = RefResolver({**self._tree, **own}, siblings_count=True)
+        schemas = Schemas(resolver)
+        fitted = SchemaBudget(schemas, limit).answer(schemas.piece(node, where))
+        for warning in resolver.warnings.all():
+            self._resolver.warnings.add(warning)
+        if fitted.shortened:
+            self._resolver.warnings.add(
                 f"{where} is too large to be shown whole, so that deeper parts are shortened."
             )
-        return bundle.schema or None
+        return fitted.schema or None
 
     def _without_secrets(self, value: Any, where: str) -> Any:
         """The value without what may only come from `${secrets…}` and stands there written out, and without keys of TLS."""
@@ -230,9 +230,11 @@ class _Reader:
         kept = {}
         for key, inner in value.items():
             if key == "tls" or (_SECRET.fullmatch(key) and "${" not in as_text(inner)):
-                self._reading.warnings.add(f"{where}.{cut(key, 100)} may hold a secret; it is not kept.")
+                self._resolver.warnings.add(
+                    f"{where}.{truncate(key, 100)} may hold a secret; it is not kept."
+                )
             else:
-                kept[key] = self._without_secrets(inner, f"{where}.{cut(key, 100)}")
+                kept[key] = self._without_secrets(inner, f"{where}.{truncate(key, 100)}")
         return kept
 
     def _metadata(self, operation: _Operation) -> JsonObject:
@@ -251,7 +253,7 @@ class _Reader:
         capability = written.get("capability", {})
         tool: JsonObject = {
             "tool_type": "mcp" if operation.protocol == "mcp" else "api",
-            "semantic_namespace": cut(self._tree["info"]["namespace"], 100),
+            "semantic_namespace": truncate(self._tree["info"]["namespace"], 100),
         }
         # What is not said stays unsaid, so that a lower layer's word counts; the format's defaults are the catalogue's.
         if "visibility" in written:
@@ -262,8 +264,12 @@ class _Reader:
             # What is not finished is found by those who know its id, and offered to nobody.
             tool["visibility"] = "unlisted"
         if "group" in capability:
-            tool["category"] = cut(one_line(capability["group"], limit=100), 100)
-        metadata: JsonObject = {"call": call, "operation_id": cut(operation.name, MAX_TITLE), "tool": tool}
+            tool["category"] = truncate(one_line(capability["group"], limit=100), 100)
+        metadata: JsonObject = {
+            "call": call,
+            "operation_id": truncate(operation.name, MAX_TITLE),
+            "tool": tool,
+        }
         if "endpointId" in written:
             metadata["endpoint_id"] = written["endpointId"]
         if (profile := _profile(self._tree)) != "catalog":

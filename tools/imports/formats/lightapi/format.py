@@ -16,12 +16,12 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]
 
 from tools.imports.formats.specs import DocumentRefused, JsonObject
-from tools.imports.formats.texts import as_text, cut
+from tools.imports.formats.texts import as_text, truncate
 
 VERSION = "0.1.0"
 _SCHEMA = Path(__file__).with_name("lightapi-0.1.0.yaml")
 _PROTOCOLS = {"http": "http", "jsonrpc": "jsonRpc", "openrpc": "openRpc", "grpc": "grpc", "mcp": "mcp"}
-_MAX_FAULTS = 5
+_MAX_VIOLATIONS = 5
 _NAME = re.compile(r"[A-Za-z0-9_.$-]{1,100}")
 _TYPES = {
     "string": "a text", "object": "a mapping", "array": "a list", "integer": "a whole number", "number": "a number",
@@ -29,21 +29,23 @@ _TYPES = {
 }  # fmt: skip
 
 
-def checked(tree: Any, subject: str) -> JsonObject:
+def validate(tree: Any, subject: str) -> JsonObject:
     """The document, if it is one of this version and keeps to the format's schema; otherwise DocumentRefused, whose sentence
     begins with `subject`."""
     if not isinstance(tree, dict) or "lightapi" not in tree:
         raise DocumentRefused(f"{subject} is not a LightAPI description: it has no field 'lightapi'.")
     if tree["lightapi"] != VERSION:
-        shown = cut(as_text(tree["lightapi"]), 50) or "no text"
+        shown = truncate(as_text(tree["lightapi"]), 50) or "no text"
         raise DocumentRefused(
             f"{subject} cannot be imported: its 'lightapi' is '{shown}', and the version read is {VERSION}."
         )
-    faults = sorted(dict.fromkeys(_faults(_validator().iter_errors(tree))))
-    if faults:
-        more = f" … and {len(faults) - _MAX_FAULTS:,} more" if len(faults) > _MAX_FAULTS else ""
+    violations = sorted(dict.fromkeys(_violations(_validator().iter_errors(tree))))
+    if violations:
+        more = (
+            f" … and {len(violations) - _MAX_VIOLATIONS:,} more" if len(violations) > _MAX_VIOLATIONS else ""
+        )
         raise DocumentRefused(
-            f"{subject} is not a valid LightAPI description: {'; '.join(faults[:_MAX_FAULTS])}{more}."
+            f"{subject} is not a valid LightAPI description: {'; '.join(violations[:_MAX_VIOLATIONS])}{more}."
         )
     return tree
 
@@ -67,7 +69,7 @@ def _validator() -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
-def _faults(errors: Iterable[ValidationError]) -> Iterator[str]:
+def _violations(errors: Iterable[ValidationError]) -> Iterator[str]:
     """Sentences without values. A field that a failed part would have known is no fault of its own."""
     found = list(errors)
     certain = [error for error in found if error.validator != "unevaluatedProperties"]
@@ -112,7 +114,7 @@ def _sentences(error: ValidationError) -> Iterator[str]:
         deepest = max(len(inner.absolute_path) for inner in error.context)
         meant = [inner for inner in error.context if len(inner.absolute_path) == deepest]
         if deepest > len(error.absolute_path):
-            yield from _faults(meant)
+            yield from _violations(meant)
         else:
             yield f"{path} has a form that the format does not allow"
     else:
@@ -128,4 +130,4 @@ def _unknown(error: ValidationError) -> str:
 
 
 def _dotted(path: Iterable[Any]) -> str:
-    return ".".join(cut(str(part), 100) for part in path)
+    return ".".join(truncate(str(part), 100) for part in path)

@@ -23,9 +23,9 @@ from tools.imports.formats.openapi.operations import (
     RawOperation,
     server_urls,
 )
-from tools.imports.formats.references import Reading
+from tools.imports.formats.references import RefResolver
 from tools.imports.formats.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
-from tools.imports.formats.texts import as_text, cut, one_line, plain_text
+from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
 
 MAX_OPERATIONS = 20_000
 # A key is part of a unique index, whose rows PostgreSQL limits to some 2,700 bytes.
@@ -62,38 +62,38 @@ def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
             f"{subject} is not an OpenAPI document: its top level is {kind}, not a mapping."
         )
     version = _version(tree, subject)
-    reading = Reading(tree, siblings_count=not version.written.startswith(("2", "3.0")))
+    resolver = RefResolver(tree, siblings_count=not version.written.startswith(("2", "3.0")))
     for warning in loaded.warnings:
-        reading.warnings.add(warning)
+        resolver.warnings.add(warning)
     if version.is_32:
-        reading.warnings.add("OpenAPI 3.2 is read as 3.1: what is new in it may be missing.")
-    paths = _paths(tree, subject, reading)
+        resolver.warnings.add("OpenAPI 3.2 is read as 3.1: what is new in it may be missing.")
+    paths = _paths(tree, subject, resolver)
 
     left_out: list[LeftOut] = []
     found: list[RawOperation] = []
-    for operation in _operations(paths, version, reading, subject):
+    for operation in _operations(paths, version, resolver, subject):
         if isinstance(operation, LeftOut):
             left_out.append(operation)
         else:
             found.append(operation)
         if len(found) + len(left_out) > MAX_OPERATIONS:
             raise DocumentRefused(f"{subject} has more than {MAX_OPERATIONS:,} operations.")
-    endpoints = _endpoints(found, version, reading, subject)
+    endpoints = _endpoints(found, version, resolver, subject)
     if not found:
-        reading.warnings.add("The document has no operations, so it gives no tools.")
+        resolver.warnings.add("The document has no operations, so it gives no tools.")
     info = tree.get("info")
     info = info if isinstance(info, dict) else {}
     return ParsedDocument(
         kind="openapi",
         format_version=version.written,
         title=one_line(info.get("title"), limit=MAX_TITLE),
-        version=cut(as_text(info.get("version")), 100),
+        version=truncate(as_text(info.get("version")), 100),
         description=plain_text(info.get("description"), limit=MAX_DESCRIPTION),
         servers=tuple(server_urls(tree, swagger=version.is_2)),
         operations=len(endpoints) + len(left_out),
         endpoints=endpoints,
         left_out=tuple(left_out),
-        warnings=reading.warnings.all(),
+        warnings=resolver.warnings.all(),
     )
 
 
@@ -106,15 +106,15 @@ def _version(tree: JsonObject, subject: str) -> _Version:
             return _Version(written, _METHODS_32 if written.startswith("3.2") else _METHODS_3)
         if field == "swagger" and written in ("2.0", "2"):
             return _Version("2.0", _METHODS_2)
-        shown = cut(written, 50) if written else "no text"
+        shown = truncate(written, 50) if written else "no text"
         raise DocumentRefused(f"{subject} cannot be imported: its '{field}' is '{shown}', and {_KNOWN}.")
     raise DocumentRefused(f"{subject} is not an OpenAPI document: it has neither 'openapi' nor 'swagger'.")
 
 
-def _paths(tree: JsonObject, subject: str, reading: Reading) -> JsonObject:
+def _paths(tree: JsonObject, subject: str, resolver: RefResolver) -> JsonObject:
     webhooks = tree.get("webhooks")
     if isinstance(webhooks, dict) and webhooks:
-        reading.warnings.add(
+        resolver.warnings.add(
             f"{len(webhooks):,} webhooks give no tools: they are calls that the API makes, not calls to it."
         )
     if "paths" not in tree:
@@ -128,35 +128,35 @@ def _paths(tree: JsonObject, subject: str, reading: Reading) -> JsonObject:
 
 
 def _operations(
-    paths: JsonObject, version: _Version, reading: Reading, subject: str
+    paths: JsonObject, version: _Version, resolver: RefResolver, subject: str
 ) -> Iterator[RawOperation | LeftOut]:
     values = 0
     for path, written in paths.items():
         if path.startswith("x-"):
             continue
         if not path.startswith("/"):
-            reading.warnings.add(f"{cut(path, 200)}: a path begins with '/', and this one does not.")
+            resolver.warnings.add(f"{truncate(path, 200)}: a path begins with '/', and this one does not.")
         if isinstance(written, dict) and "$ref" in written:
             # As with aliases of YAML, what a reference stands for counts at every use.
-            values += reading.values_behind(written)
+            values += resolver.values_behind(written)
             if values > MAX_VALUES:
                 raise DocumentRefused(
                     f"{subject} holds, with its references, more than {MAX_VALUES:,} values."
                 )
-        item, problem = _path_item(written, reading)
+        item, problem = _path_item(written, resolver)
         if problem:
-            yield LeftOut(cut(path, MAX_KEY_BYTES), problem)
+            yield LeftOut(truncate(path, MAX_KEY_BYTES), problem)
         for method, operation, problem in _methods(item, version):
             key = f"{path}@{method}"
             if len(key.encode()) > MAX_KEY_BYTES:
-                yield LeftOut(cut(key, 200), f"its path is longer than {MAX_KEY_BYTES:,} bytes")
+                yield LeftOut(truncate(key, 200), f"its path is longer than {MAX_KEY_BYTES:,} bytes")
             elif problem:
                 yield LeftOut(key, problem)
             else:
                 yield RawOperation(key, method, path, item, operation)
 
 
-def _path_item(written: Any, reading: Reading) -> tuple[JsonObject, str]:
+def _path_item(written: Any, resolver: RefResolver) -> tuple[JsonObject, str]:
     """A path item with its local `$ref` resolved, what stands beside it winning; and what part is missing."""
     item: JsonObject = {}
     seen: set[str] = set()
@@ -165,9 +165,12 @@ def _path_item(written: Any, reading: Reading) -> tuple[JsonObject, str]:
         ref = written.get("$ref")
         if not isinstance(ref, str):
             return item, ""
-        target = reading.target(ref)
+        target = resolver.target(ref)
         if target.problem or ref in seen:
-            return item, f"the path's reference '{cut(ref, 200)}' {target.problem or 'leads in a circle'}"
+            return (
+                item,
+                f"the path's reference '{truncate(ref, 200)}' {target.problem or 'leads in a circle'}",
+            )
         seen.add(ref)
         written = target.value
     return item, "the path is empty" if written is None else "the path is not a mapping of methods"
@@ -179,16 +182,16 @@ def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, Any, st
         if method in version.methods:
             yield method, operation, _problem(operation)
         elif method.lower() in version.methods:
-            yield cut(method, 50), operation, f"the method is written '{method}', not '{method.lower()}'"
+            yield truncate(method, 50), operation, f"the method is written '{method}', not '{method.lower()}'"
         elif method in _ALL_METHODS or (not method.startswith("x-") and _looks_like_an_operation(operation)):
-            name = cut(method, 50)
+            name = truncate(method, 50)
             yield name, operation, f"OpenAPI {version.written} knows no method '{name}'"
     # From 3.2 on, methods without a key of their own stand here, written as they are sent.
     extra = item.get("additionalOperations")
     taken = item.keys() & version.methods
     for method, operation in extra.items() if isinstance(extra, dict) else ():
         if not version.is_32 or not _METHOD.fullmatch(method) or method.lower() in taken:
-            yield cut(method, 50), operation, "'additionalOperations' holds it, where it may not stand"
+            yield truncate(method, 50), operation, "'additionalOperations' holds it, where it may not stand"
         else:
             taken.add(method.lower())
             yield method.lower(), operation, _problem(operation)
@@ -206,11 +209,11 @@ def _looks_like_an_operation(value: Any) -> bool:
 
 
 def _endpoints(
-    found: list[RawOperation], version: _Version, reading: Reading, subject: str
+    found: list[RawOperation], version: _Version, resolver: RefResolver, subject: str
 ) -> tuple[EndpointSpec, ...]:
     names = operation_names([NamedOperation(op.key, op.method, op.path, op.operation_id) for op in found])
     for share in SHARES:
-        endpoints = OperationReader(reading, swagger=version.is_2, share=share).endpoints(found, names)
+        endpoints = OperationReader(resolver, swagger=version.is_2, share=share).endpoints(found, names)
         if endpoints is not None:
             return endpoints
     raise DocumentRefused(

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tools.imports.formats.json_schema import MAX_TEXT, Piece, Schemas, as_written, piece_of, small
-from tools.imports.formats.references import Reading
+from tools.imports.formats.references import RefResolver
 from tools.imports.formats.specs import DocumentRefused, JsonObject
-from tools.imports.formats.texts import as_text, cut, plain_text
+from tools.imports.formats.texts import as_text, plain_text, truncate
 
 MAX_PARAMETERS = 1_000
 MAX_PARAMETER_NAME = 200
@@ -29,7 +29,7 @@ _MULTIPART, _URLENCODED = "multipart/form-data", "application/x-www-form-urlenco
 # From 3.0 on these headers belong to content, answers and security, and a parameter of that name is to be
 # ignored.
 _RESERVED_HEADERS = frozenset(("accept", "content-type", "authorization"))
-_HOW: dict[str, type] = {
+_SERIALIZATION: dict[str, type] = {
     "style": str,
     "explode": bool,
     "allowReserved": bool,
@@ -46,7 +46,7 @@ class Input(NamedTuple):
     """One value that a request takes.
 
     `place` is path, query, header, cookie, form or body; `annotations` are schema keywords that the operation
-    adds; `how` holds OpenAPI's words on how the value is written (style, explode, collectionFormat …).
+    adds; `serialization` holds OpenAPI's words on how the value is written (style, explode, collectionFormat …).
     """
 
     place: str
@@ -54,7 +54,7 @@ class Input(NamedTuple):
     piece: Piece
     annotations: JsonObject
     required: bool
-    how: JsonObject
+    serialization: JsonObject
 
 
 class Inputs(NamedTuple):
@@ -67,9 +67,9 @@ class Inputs(NamedTuple):
 class InputReader:
     """Reads the inputs of one document's operations."""
 
-    def __init__(self, reading: Reading, schemas: Schemas, *, swagger: bool) -> None:
+    def __init__(self, resolver: RefResolver, schemas: Schemas, *, swagger: bool) -> None:
         """`swagger`: the document is of version 2.0."""
-        self._reading = reading
+        self._resolver = resolver
         self._schemas = schemas
         self._swagger = swagger
         self._of_operation = 0
@@ -86,10 +86,10 @@ class InputReader:
         ]
         for variable in dict.fromkeys(_VARIABLE.findall(path)):
             if ("path", variable) not in found and len(variable) <= MAX_PARAMETER_NAME:
-                self._reading.warnings.add(
+                self._resolver.warnings.add(
                     f"{where}: the path's {{{variable}}} is not among the parameters; it is taken as text."
                 )
-                values.append(Input("path", variable, _TEXT, {}, required=True, how={}))
+                values.append(Input("path", variable, _TEXT, {}, required=True, serialization={}))
         if (raw := operation.get("requestBody")) is not None:
             fields, body = self._request_body(raw, where)
         elif ("body", "") in found:
@@ -108,13 +108,13 @@ class InputReader:
         for owner in (item, operation):
             listed = owner.get("parameters")
             if listed is not None and not isinstance(listed, list):
-                self._reading.warnings.add(f"{where}: 'parameters' is not a list; it is left out.")
+                self._resolver.warnings.add(f"{where}: 'parameters' is not a list; it is left out.")
             for raw in listed if isinstance(listed, list) else ():
                 self._count()
-                resolved = self._reading.resolved(raw, f"{where}: parameter")
+                resolved = self._resolver.resolved(raw, f"{where}: parameter")
                 if resolved and (key := self._key(resolved.value, where)):
                     if key not in merged and len(merged) >= MAX_PARAMETERS:
-                        self._reading.warnings.add(
+                        self._resolver.warnings.add(
                             f"{where}: parameters beyond the first {MAX_PARAMETERS:,} are left out."
                         )
                         break
@@ -145,7 +145,9 @@ class InputReader:
                 if place
                 else "stands in no place that is known"
             )
-            self._reading.warnings.add(f"{where}: parameter '{cut(name, 100)}' {problem}; it is left out.")
+            self._resolver.warnings.add(
+                f"{where}: parameter '{truncate(name, 100)}' {problem}; it is left out."
+            )
             return None
         if place == "header" and not self._swagger and name.lower() in _RESERVED_HEADERS:
             return None
@@ -154,19 +156,24 @@ class InputReader:
     def _parameter(self, place: str, parameter: JsonObject, description: str, where: str) -> Input:
         name = as_text(parameter["name"])
         where = f"{where}: parameter '{name}'"
-        how = _how(parameter)
+        serialization = _serialization(parameter)
         content = parameter.get("content")
         if "schema" in parameter:
             piece = self._schemas.piece(parameter["schema"], where)
         elif isinstance(content, dict) and content:
             media_type, media = next(iter(content.items()))
             piece = self._schemas.piece(media.get("schema") if isinstance(media, dict) else None, where)
-            how["contentType"] = cut(media_type, MAX_PARAMETER_NAME)
+            serialization["contentType"] = truncate(media_type, MAX_PARAMETER_NAME)
         else:
             piece = self._schemas.inline(parameter, where)
         annotations = _annotations(parameter, description, piece)
         return Input(
-            place, name, piece, annotations, place == "path" or parameter.get("required") is True, how
+            place,
+            name,
+            piece,
+            annotations,
+            place == "path" or parameter.get("required") is True,
+            serialization,
         )
 
     def _swagger_body(
@@ -188,12 +195,12 @@ class InputReader:
         return _body(media_types, required=any(field.get("required") is True for field in fields))
 
     def _consumed(self, operation: JsonObject) -> list[str]:
-        consumed = operation.get("consumes", self._reading.tree.get("consumes"))
+        consumed = operation.get("consumes", self._resolver.tree.get("consumes"))
         return [as_text(item) for item in _listed(consumed)[:_MAX_MEDIA_TYPES] if as_text(item)]
 
     def _request_body(self, raw: Any, where: str) -> tuple[list[Input], JsonObject | None]:
         where = f"{where}: body"
-        resolved = self._reading.resolved(raw, where)
+        resolved = self._resolver.resolved(raw, where)
         if resolved is None:
             return [], None
         required = resolved.value.get("required") is True
@@ -204,7 +211,7 @@ class InputReader:
         media_type = _chosen(media_types)
         media = content.get(media_type)
         if media is None:
-            self._reading.warnings.add(f"{where}: no media type is given; any value is allowed.")
+            self._resolver.warnings.add(f"{where}: no media type is given; any value is allowed.")
         media = media if isinstance(media, dict) else {}
         if _base(media_type) in (_MULTIPART, _URLENCODED):
             fields = list(self._fields(media.get("schema"), media.get("encoding"), where))
@@ -223,9 +230,11 @@ class InputReader:
             seen += 1
             schema = waiting.pop()
             if isinstance(schema, dict) and isinstance(ref := schema.get("$ref"), str):
-                target = self._reading.target(ref)
+                target = self._resolver.target(ref)
                 if target.problem:
-                    self._reading.warnings.add(f"{where}: the reference '{cut(ref, 200)}' {target.problem}.")
+                    self._resolver.warnings.add(
+                        f"{where}: the reference '{truncate(ref, 200)}' {target.problem}."
+                    )
                 schema = target.value
             if isinstance(schema, dict):
                 own = schema.get("properties")
@@ -237,8 +246,8 @@ class InputReader:
         for name, schema in islice(properties.items(), MAX_PARAMETERS):
             if name and len(name) <= MAX_PARAMETER_NAME:
                 piece = self._schemas.piece(schema, f"{where}: field '{name}'")
-                how = _how(encoding.get(name)) if isinstance(encoding, dict) else {}
-                yield Input("form", name, piece, {}, name in required, how)
+                serialization = _serialization(encoding.get(name)) if isinstance(encoding, dict) else {}
+                yield Input("form", name, piece, {}, name in required, serialization)
 
 
 def is_json(media_type: str) -> bool:
@@ -253,9 +262,9 @@ def _base(media_type: str) -> str:
 
 def _body(media_types: list[str], *, required: bool) -> JsonObject:
     """What the metadata says about a body: the media type to send (JSON before forms), and all of them."""
-    listed = [cut(media_type, MAX_PARAMETER_NAME) for media_type in media_types]
+    listed = [truncate(media_type, MAX_PARAMETER_NAME) for media_type in media_types]
     return {
-        "media_type": cut(_chosen(media_types), MAX_PARAMETER_NAME),
+        "media_type": truncate(_chosen(media_types), MAX_PARAMETER_NAME),
         "media_types": listed,
         "required": required,
     }
@@ -288,12 +297,12 @@ def _takes_nothing(schema: Any) -> bool:
     )
 
 
-def _how(source: Any) -> JsonObject:
+def _serialization(source: Any) -> JsonObject:
     if not isinstance(source, dict):
         return {}
-    kept = {key: source[key] for key, kind in _HOW.items() if isinstance(source.get(key), kind)}
+    kept = {key: source[key] for key, kind in _SERIALIZATION.items() if isinstance(source.get(key), kind)}
     return {
-        key: cut(value, MAX_PARAMETER_NAME) if isinstance(value, str) else value
+        key: truncate(value, MAX_PARAMETER_NAME) if isinstance(value, str) else value
         for key, value in kept.items()
     }
 

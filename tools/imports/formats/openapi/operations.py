@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from tools.imports.formats.json_schema import Schemas, json_size
 from tools.imports.formats.openapi.inputs import InputReader, is_json
-from tools.imports.formats.openapi.parameters import bundled
-from tools.imports.formats.references import Reading
-from tools.imports.formats.schema_budget import Bundler
+from tools.imports.formats.openapi.parameters import fit_inputs
+from tools.imports.formats.references import RefResolver
+from tools.imports.formats.schema_budget import SchemaBudget
 from tools.imports.formats.specs import EndpointSpec, JsonObject
-from tools.imports.formats.texts import as_text, cut, one_line, plain_text
+from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
 
 MAX_INPUT_BYTES = 32 * 1024
 MAX_OUTPUT_BYTES = 16 * 1024
@@ -49,14 +49,14 @@ class RawOperation(NamedTuple):
 class OperationReader:
     """Reads one document's operations, and remembers what is to be said about many of them at once."""
 
-    def __init__(self, reading: Reading, *, swagger: bool, share: int) -> None:
+    def __init__(self, resolver: RefResolver, *, swagger: bool, share: int) -> None:
         """`share`: which part of the limits a tool's schemas may take, 1 for all, 4 for a quarter."""
-        self._reading = reading
+        self._resolver = resolver
         self._swagger = swagger
-        self._schemas = Schemas(reading)
-        self._inputs = InputReader(reading, self._schemas, swagger=swagger)
-        self._bundler = Bundler(self._schemas, MAX_INPUT_BYTES // share)
-        self._answers = Bundler(self._schemas, MAX_OUTPUT_BYTES // share)
+        self._schemas = Schemas(resolver)
+        self._inputs = InputReader(resolver, self._schemas, swagger=swagger)
+        self._bundler = SchemaBudget(self._schemas, MAX_INPUT_BYTES // share)
+        self._answers = SchemaBudget(self._schemas, MAX_OUTPUT_BYTES // share)
         # Keyed by the identity of nodes of the document, which outlive this object.
         self._servers: dict[int, list[str]] = {}
         self._securities: dict[int, list[list[str]]] = {}
@@ -84,15 +84,15 @@ class OperationReader:
         """The spec of an operation that is to be called `name`."""
         operation = raw.operation
         title = one_line(operation.get("summary", raw.item.get("summary")), limit=MAX_TITLE)
-        description = said_together(
+        description = join_summary(
             operation.get("summary", raw.item.get("summary")),
             operation.get("description", raw.item.get("description")),
         )
         if not description:
             self._without_text.append(raw.key)
-        parameters = bundled(self._inputs.inputs(raw.path, raw.item, operation, raw.key), self._bundler)
+        parameters = fit_inputs(self._inputs.inputs(raw.path, raw.item, operation, raw.key), self._bundler)
         if parameters.left_out:
-            names = ", ".join(cut(name, 50) for name in parameters.left_out[:_NAMED_IN_WARNING])
+            names = ", ".join(truncate(name, 50) for name in parameters.left_out[:_NAMED_IN_WARNING])
             self._without_room.append(
                 f"{raw.key}: no room for {len(parameters.left_out):,} parameters: {names} …"
             )
@@ -115,7 +115,7 @@ class OperationReader:
 
     def _summarise(self) -> None:
         for sentence in self._without_room:
-            self._reading.warnings.add(sentence)
+            self._resolver.warnings.add(sentence)
         if self._without_text:
             self._say_of(self._without_text, "without summary and description")
         if self._shortened:
@@ -125,9 +125,9 @@ class OperationReader:
             )
 
     def _say_of(self, keys: list[str], what: str) -> None:
-        named = ", ".join(cut(key, 80) for key in keys[:_NAMED_IN_WARNING])
+        named = ", ".join(truncate(key, 80) for key in keys[:_NAMED_IN_WARNING])
         more = " …" if len(keys) > _NAMED_IN_WARNING else ""
-        self._reading.warnings.add(f"Operations {what}: {len(keys):,} ({named}{more}).")
+        self._resolver.warnings.add(f"Operations {what}: {len(keys):,} ({named}{more}).")
 
     def _output(self, operation: JsonObject, where: str) -> tuple[JsonObject | None, bool]:
         """The schema of the first successful answer that is JSON."""
@@ -136,11 +136,11 @@ class OperationReader:
         for status in sorted(responses):
             if not _SUCCESS.fullmatch(status):
                 continue
-            resolved = self._reading.resolved(responses[status], f"{where}: answer {status}")
+            resolved = self._resolver.resolved(responses[status], f"{where}: answer {status}")
             node = self._answer_schema(resolved.value) if resolved else None
             if node is not None:
-                bundle = self._answers.answer(self._schemas.piece(node, f"{where}: answer {status}"))
-                return bundle.schema or None, bundle.shortened
+                fitted = self._answers.answer(self._schemas.piece(node, f"{where}: answer {status}"))
+                return fitted.schema or None, fitted.shortened
         return None, False
 
     def _answer_schema(self, response: JsonObject) -> Any:
@@ -153,10 +153,10 @@ class OperationReader:
         return None
 
     def _metadata(self, raw: RawOperation, places: list[JsonObject], body: JsonObject | None) -> JsonObject:
-        tree = self._reading.tree
+        tree = self._resolver.tree
         metadata: JsonObject = {"parameters": places, "body": body}
         if raw.operation_id:
-            metadata["operation_id"] = cut(raw.operation_id, MAX_TITLE)
+            metadata["operation_id"] = truncate(raw.operation_id, MAX_TITLE)
         if self._swagger:
             metadata["base_path"] = base_path(tree)
         owner = next((part for part in (raw.operation, raw.item) if _listed(part.get("servers"))), tree)
@@ -180,7 +180,7 @@ class OperationReader:
 def _choices(security: list[Any]) -> list[list[str]]:
     """The schemes of each way to be allowed in; an empty one needs none."""
     return [
-        sorted(cut(scheme, _MAX_WORD) for scheme in list(choice)[:_MAX_WORDS])
+        sorted(truncate(scheme, _MAX_WORD) for scheme in list(choice)[:_MAX_WORDS])
         for choice in security[:_MAX_WORDS]
         if isinstance(choice, dict)
     ]
@@ -189,13 +189,13 @@ def _choices(security: list[Any]) -> list[list[str]]:
 def base_path(tree: JsonObject) -> str:
     """The basePath of a 2.0 document, which every path of it is relative to; empty for the root."""
     written = as_text(tree.get("basePath")).strip().strip("/")
-    return f"/{cut(written, _MAX_WORD)}" if written else ""
+    return f"/{truncate(written, _MAX_WORD)}" if written else ""
 
 
 def server_urls(owner: JsonObject, *, swagger: bool) -> list[str]:
     """The URLs that the paths of a document, path item or operation hang on, variables at their defaults."""
     if swagger:
-        host = cut(as_text(owner.get("host")).strip(), _MAX_WORD)
+        host = truncate(as_text(owner.get("host")).strip(), _MAX_WORD)
         schemes = _words(owner.get("schemes")) or ["https"]
         return [f"{scheme}://{host}{base_path(owner)}" for scheme in schemes[:_MAX_SERVERS]] if host else []
     urls = (_server_url(server) for server in _listed(owner.get("servers"))[:_MAX_SERVERS])
@@ -210,12 +210,12 @@ def _server_url(server: Any) -> str:
     def default(match: re.Match[str]) -> str:
         variable = variables.get(match[1]) if isinstance(variables, dict) else None
         value = as_text(variable.get("default")) if isinstance(variable, dict) else ""
-        return cut(value, _MAX_WORD) or match[0]
+        return truncate(value, _MAX_WORD) or match[0]
 
-    return cut(_VARIABLE.sub(default, as_text(server.get("url"))[:2_000]), 2_000)
+    return truncate(_VARIABLE.sub(default, as_text(server.get("url"))[:2_000]), 2_000)
 
 
-def said_together(summary: Any, description: Any) -> str:
+def join_summary(summary: Any, description: Any) -> str:
     """Summary and description in one text, unless one only repeats the other; empty if there is neither."""
     summary = plain_text(summary, limit=MAX_DESCRIPTION)
     text = plain_text(description, limit=MAX_DESCRIPTION)
@@ -224,7 +224,7 @@ def said_together(summary: Any, description: Any) -> str:
     short, long = summary.casefold().rstrip("."), text.casefold().rstrip(".")
     if long.startswith(short):
         return text
-    return summary if short.startswith(long) else cut(f"{summary}\n\n{text}", MAX_DESCRIPTION)
+    return summary if short.startswith(long) else truncate(f"{summary}\n\n{text}", MAX_DESCRIPTION)
 
 
 def _words(value: Any) -> list[str]:

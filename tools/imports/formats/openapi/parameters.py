@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tools.imports.formats.names import property_names
 from tools.imports.formats.openapi.inputs import Inputs
-from tools.imports.formats.schema_budget import Bundler, Part
+from tools.imports.formats.schema_budget import Part, SchemaBudget
 from tools.imports.formats.specs import JsonObject
 
 # The order decides which place keeps the plain name when two use one name.
@@ -27,18 +27,18 @@ class Parameters(NamedTuple):
     shortened: bool
 
 
-def bundled(inputs: Inputs, bundler: Bundler) -> Parameters:
+def fit_inputs(inputs: Inputs, budget: SchemaBudget) -> Parameters:
     """Name the inputs and put their schemas together."""
     values = sorted(inputs.values, key=lambda value: _PLACES.index(value.place))
     names = property_names([(value.place, value.name) for value in values])
     named = list(zip(names, values, strict=True))
-    bundle = bundler.parameters(
+    fitted = budget.parameters(
         [Part(name, value.piece, value.annotations, value.required) for name, value in named]
     )
     places: list[JsonObject] = []
     body = inputs.body
     for name, value in named:
-        if name not in bundle.kept:
+        if name not in fitted.kept:
             continue
         if value.place == "body":
             body = {**(body or {}), "property": name}
@@ -49,8 +49,8 @@ def bundled(inputs: Inputs, bundler: Bundler) -> Parameters:
                     "in": value.place,
                     "property": name,
                     "required": value.required,
-                    **value.how,
+                    **value.serialization,
                 }
             )
-    left_out = tuple(value.name for name, value in named if name not in bundle.kept)
-    return Parameters(bundle.schema, places, body, left_out, bundle.shortened)
+    left_out = tuple(value.name for name, value in named if name not in fitted.kept)
+    return Parameters(fitted.schema, places, body, left_out, fitted.shortened)
