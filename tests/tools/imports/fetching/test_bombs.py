@@ -20,7 +20,7 @@ from tools.imports.fetching import sandbox
 from tools.imports.formats.specs import DocumentRefused
 from tools.models import Endpoint, Source, SourceDocument, Tool
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 SECONDS = 2
 MEGABYTES = 512
 

@@ -19,7 +19,7 @@ from tests.support.imports.documents import INPUTS, document, import_document
 from tests.support.imports.parsing import shared
 from tools.models import Endpoint, Source, SourceDocument, Sync, Tool
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 CASE_18 = sorted(path.name for path in INPUTS.glob("cases/18-*/*") if path.suffix != ".md")
 # It happens to be valid YAML, and is taken with its tool.
 READABLE = {"trailing-comma.json"}
