@@ -20,10 +20,17 @@ from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from tools.imports.formats.recognise import READERS, parse_document
-from tools.imports.formats.specs import DocumentRefused, EndpointSpec, LeftOut, ParsedDocument
+from tools.imports.formats.specs import (
+    DocumentRefused,
+    EndpointSpec,
+    JsonObject,
+    JsonValue,
+    LeftOut,
+    ParsedDocument,
+)
 from tools.imports.formats.texts import without_controls
 from tools.imports.formats.tool_files import parse_tools
 
@@ -98,12 +105,12 @@ def _write(document: ParsedDocument, out: IO[str]) -> None:
     uses = _uses(specs)
     numbers: dict[int, int] = {}
 
-    def packed(value: Any) -> Any:
+    def packed(value: JsonValue) -> JsonValue:
         if not isinstance(value, dict | list):
             return value
         if id(value) in numbers:
             return {_SHARED: numbers[id(value)]}
-        made: Any = (
+        made: JsonValue = (
             {key: packed(inner) for key, inner in value.items()}
             if isinstance(value, dict)
             else [packed(inner) for inner in value]
@@ -119,10 +126,10 @@ def _write(document: ParsedDocument, out: IO[str]) -> None:
     out.write(json.dumps({"document": asdict(replace(document, endpoints=()))}) + "\n")
 
 
-def _uses(specs: Iterable[dict[str, Any]]) -> Counter[int]:
+def _uses(specs: Iterable[JsonObject]) -> Counter[int]:
     """How often each dictionary and list is held, by its identity."""
     uses: Counter[int] = Counter()
-    waiting: list[Any] = [value for spec in specs for value in spec.values()]
+    waiting: list[JsonValue] = [value for spec in specs for value in spec.values()]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict | list):
@@ -132,7 +139,7 @@ def _uses(specs: Iterable[dict[str, Any]]) -> Counter[int]:
     return uses
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _fields(value: EndpointSpec) -> JsonObject:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
@@ -144,10 +151,10 @@ def _number(written: str) -> float | int:
 
 
 def _read(lines: Iterable[bytes]) -> ParsedDocument:
-    shared: list[Any] = []
+    shared: list[JsonValue] = []
     endpoints: list[EndpointSpec] = []
 
-    def unpacked(value: dict[str, Any]) -> Any:
+    def unpacked(value: JsonObject) -> JsonValue:
         return shared[value[_SHARED]] if _SHARED in value else value
 
     for line in lines:

@@ -13,7 +13,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 from urllib.parse import unquote
 
 from tools.imports.formats.json_document import LoadedDocument, load_document
@@ -73,7 +73,7 @@ def _texts(raw: bytes, subject: str) -> Iterator[tuple[str, bytes]]:
         yield path, text
 
 
-def _zipped(raw: bytes) -> Iterator[tuple[str, Any]]:
+def _zipped(raw: bytes) -> Iterator[tuple[str, IO[bytes]]]:
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         if len(archive.infolist()) > MAX_ENTRIES:
             raise zipfile.BadZipFile(_TOO_MANY)
@@ -83,7 +83,7 @@ def _zipped(raw: bytes) -> Iterator[tuple[str, Any]]:
                     yield entry.filename, file
 
 
-def _tarred(raw: bytes) -> Iterator[tuple[str, Any]]:
+def _tarred(raw: bytes) -> Iterator[tuple[str, IO[bytes]]]:
     # As a stream, so that a bomb is unpacked no further than it is read.
     with tarfile.open(fileobj=io.BytesIO(raw), mode="r|gz") as archive:
         passed = 0
@@ -120,7 +120,7 @@ def _main(loaded: dict[str, LoadedDocument], subject: str) -> str:
 class _Files:
     """The files of one archive, becoming one tree."""
 
-    def __init__(self, values: dict[str, Any], main: str) -> None:
+    def __init__(self, values: JsonObject, main: str) -> None:
         self._values, self._main = values, main
         self._moved: set[int] = set()
         self.missing: set[str] = set()

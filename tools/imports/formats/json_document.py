@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tools.imports.formats.specs import DocumentRefused
+from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue
 from tools.imports.formats.texts import WrittenFloat, truncate, without_controls
 from tools.imports.formats.yaml_document import YamlLimits, YamlReader
 
@@ -33,7 +33,7 @@ _TOKENS = re.compile(r"(?P<key>" + _STRING + r'")\s*+(?P<colon>:?)|[{}\[\]]', re
 class LoadedDocument:
     """The values of a document and what had to be changed to hold them, as sentences for the operator."""
 
-    value: Any
+    value: JsonValue
     warnings: tuple[str, ...]
 
 
@@ -88,7 +88,7 @@ def _limits(subject: str) -> YamlLimits:
     return YamlLimits(subject, MAX_DEPTH, MAX_VALUES, 2 * MAX_BYTES, MAX_DIGITS)
 
 
-def _read_as_yaml(text: str, error: json.JSONDecodeError, subject: str) -> tuple[Any, YamlReader]:
+def _read_as_yaml(text: str, error: json.JSONDecodeError, subject: str) -> tuple[JsonValue, YamlReader]:
     """Text that begins like JSON may be a YAML flow mapping, which allows a trailing comma and comments."""
     reader = YamlReader(_limits(subject))
     try:
@@ -164,7 +164,7 @@ class _JsonReader:
         return text
 
     @staticmethod
-    def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def _object(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
         value = dict(pairs)
         if len(value) < len(pairs):
             for key, _ in pairs:

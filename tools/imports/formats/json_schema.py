@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tools.imports.formats.names import definition_name, hashed_name
 from tools.imports.formats.references import RefResolver
-from tools.imports.formats.specs import JsonObject
+from tools.imports.formats.specs import JsonObject, JsonValue
 from tools.imports.formats.texts import as_text, plain_text, truncate
 
 MAX_TEXT = 2_000
@@ -74,10 +74,10 @@ class Schemas:
         self._pieces: dict[int, Piece] = {}
         self._inline: dict[int, Piece] = {}
         self._definitions: dict[str, Piece] = {}
-        self._pointers: dict[str, tuple[str, Any]] = {}
+        self._pointers: dict[str, tuple[str, JsonValue]] = {}
         self._in_place: dict[str, tuple[str, ...]] = {}
 
-    def piece(self, node: Any, where: str) -> Piece:
+    def piece(self, node: JsonValue, where: str) -> Piece:
         """A schema that stands in an operation; `where` names it in warnings."""
         if not isinstance(node, dict):
             return piece_of(self._converted(node, where, ""))
@@ -104,7 +104,7 @@ class Schemas:
             )
         return found
 
-    def _converted(self, node: Any, where: str, owner: str, *, in_place: bool = True) -> JsonObject:
+    def _converted(self, node: JsonValue, where: str, owner: str, *, in_place: bool = True) -> JsonObject:
         if not isinstance(node, dict):
             return {"not": {}} if node is False else {}
         if isinstance(ref := node.get("$ref"), str):
@@ -112,7 +112,7 @@ class Schemas:
         return _finished(node, self._keywords(node, where, owner, in_place=in_place))
 
     def _keywords(self, node: JsonObject, where: str, owner: str, *, in_place: bool) -> JsonObject:
-        def sub(value: Any, key: str) -> JsonObject:
+        def sub(value: JsonValue, key: str) -> JsonObject:
             return self._converted(value, where, owner, in_place=in_place and key in _IN_PLACE)
 
         schema: JsonObject = {}
@@ -182,7 +182,7 @@ class Schemas:
         return found
 
 
-def _in_place_refs(node: Any) -> Iterator[str]:
+def _in_place_refs(node: JsonValue) -> Iterator[str]:
     if not isinstance(node, dict):
         return
     if isinstance(ref := node.get("$ref"), str):
@@ -232,7 +232,7 @@ def _finished(node: JsonObject, schema: JsonObject) -> JsonObject:
     return schema
 
 
-def as_written(value: Any) -> Any:
+def as_written(value: JsonValue) -> JsonValue:
     """Numbers and booleans as texts, also those of a list; anything else as it is."""
     if isinstance(value, list):
         return [as_written(item) for item in value]
@@ -258,12 +258,12 @@ def _nullable(schema: JsonObject) -> JsonObject:
     }
 
 
-def small(value: Any) -> Any:
+def small(value: JsonValue) -> JsonValue:
     """An example that is short enough to be worth an agent's tokens, or None."""
     return value if value is not None and json_size(value) <= _MAX_EXAMPLE else None
 
 
-def _type(value: Any) -> str | list[str] | None:
+def _type(value: JsonValue) -> str | list[str] | None:
     types = [
         kind
         for kind in (value if isinstance(value, list) else [value])
@@ -273,15 +273,15 @@ def _type(value: Any) -> str | list[str] | None:
     return unique[0] if len(unique) == 1 else unique or None
 
 
-def _description(value: Any) -> str | None:
+def _description(value: JsonValue) -> str | None:
     return plain_text(value, limit=MAX_TEXT) or None
 
 
-def _word(value: Any) -> str | None:
+def _word(value: JsonValue) -> str | None:
     return value if isinstance(value, str) and 0 < len(value) <= MAX_TEXT else None
 
 
-def _number(value: Any) -> float | None:
+def _number(value: JsonValue) -> float | None:
     return (
         value
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -289,28 +289,29 @@ def _number(value: Any) -> float | None:
     )
 
 
-def _positive(value: Any) -> float | None:
-    return value if (_number(value) or 0) > 0 else None
+def _positive(value: JsonValue) -> float | None:
+    number = _number(value)
+    return number if number is not None and number > 0 else None
 
 
-def _count(value: Any) -> int | None:
+def _count(value: JsonValue) -> int | None:
     number = _number(value)
     return int(number) if number is not None and number >= 0 and number == int(number) else None
 
 
-def _flag(value: Any) -> bool | None:
+def _flag(value: JsonValue) -> bool | None:
     return True if value is True else None
 
 
-def _any(value: Any) -> Any:
+def _any(value: JsonValue) -> JsonValue:
     return value
 
 
-def _list(value: Any) -> list[Any] | None:
+def _list(value: JsonValue) -> list[JsonValue] | None:
     return value if isinstance(value, list) and value else None
 
 
-def _examples(value: Any) -> list[Any] | None:
+def _examples(value: JsonValue) -> list[JsonValue] | None:
     return (
         [item for item in value[:_MAX_EXAMPLES] if small(item) is not None] or None
         if isinstance(value, list)
@@ -318,7 +319,7 @@ def _examples(value: Any) -> list[Any] | None:
     )
 
 
-def _names(value: Any) -> list[str] | None:
+def _names(value: JsonValue) -> list[str] | None:
     return (
         list(dict.fromkeys(as_text(name) for name in value if as_text(name))) or None
         if isinstance(value, list)
@@ -326,7 +327,7 @@ def _names(value: Any) -> list[str] | None:
     )
 
 
-def _name_lists(value: Any) -> dict[str, list[str]] | None:
+def _name_lists(value: JsonValue) -> dict[str, list[str]] | None:
     return (
         {key: names for key, item in value.items() if (names := _names(item))} or None
         if isinstance(value, dict)
@@ -337,7 +338,7 @@ def _name_lists(value: Any) -> dict[str, list[str]] | None:
 _ANNOTATIONS = frozenset(
     ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
 )
-_VALUES: dict[str, Callable[[Any], Any]] = {
+_VALUES: dict[str, Callable[[JsonValue], JsonValue]] = {
     "type": _type,
     "const": _any,
     "default": small,

@@ -9,7 +9,6 @@ warning or left out with a reason; it never hides the others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tools.imports.formats.json_document import LoadedDocument
 from tools.imports.formats.json_schema import Schemas, json_size
@@ -21,7 +20,14 @@ from tools.imports.formats.openapi.operations import (
 )
 from tools.imports.formats.references import RefResolver, Warnings
 from tools.imports.formats.schema_budget import SchemaBudget
-from tools.imports.formats.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
+from tools.imports.formats.specs import (
+    DocumentRefused,
+    EndpointSpec,
+    JsonObject,
+    JsonValue,
+    LeftOut,
+    ParsedDocument,
+)
 from tools.imports.formats.texts import as_text, one_line, truncate
 
 MAX_NAME = 200
@@ -60,7 +66,7 @@ def read_mcp_tools(loaded: LoadedDocument, subject: str) -> ParsedDocument:
     )
 
 
-def _pages(value: Any, subject: str) -> tuple[list[JsonObject], JsonObject]:
+def _pages(value: JsonValue, subject: str) -> tuple[list[JsonObject], JsonObject]:
     """The pages of a list, each with `tools`, and what the server says of itself."""
     if isinstance(value, dict) and isinstance(error := value.get("error"), dict):
         said = one_line(error.get("message"), limit=300) or "no message"
@@ -83,7 +89,7 @@ def _pages(value: Any, subject: str) -> tuple[list[JsonObject], JsonObject]:
     return pages, server
 
 
-def _is_page(page: Any) -> bool:
+def _is_page(page: JsonValue) -> bool:
     return isinstance(page, dict) and isinstance(page.get("tools"), list)
 
 
@@ -97,8 +103,9 @@ class _Reader:
         for warning in warnings:
             self.warnings.add(warning)
 
-    def read(self, number: int, entry: Any) -> None:
-        name = entry.get("name") if isinstance(entry, dict) else None
+    def read(self, number: int, entry: JsonValue) -> None:
+        fields = entry if isinstance(entry, dict) else {}
+        name = fields.get("name")
         if not isinstance(name, str) or not name.strip():
             reason = "it has no name" if isinstance(entry, dict) else "it is not a mapping"
             self.left_out.append(LeftOut(f"tool {number}", reason))
@@ -112,7 +119,7 @@ class _Reader:
             # Only one of them can be called, and nobody can say which; the first is the same at every sync.
             self.left_out.append(LeftOut(name, "an earlier tool of the list has the same name"))
         else:
-            self.endpoints[name] = self._endpoint(name, entry)
+            self.endpoints[name] = self._endpoint(name, fields)
 
     def _endpoint(self, name: str, entry: JsonObject) -> EndpointSpec:
         annotations = entry.get("annotations")
@@ -150,7 +157,7 @@ class _Reader:
             schema = {}
         return {**schema, "type": "object", "properties": schema.get("properties", {})}
 
-    def _schema(self, name: str, field: str, schema: Any, limit: int) -> JsonObject | None:
+    def _schema(self, name: str, field: str, schema: JsonValue, limit: int) -> JsonObject | None:
         """The schema to the letter, as the model of another client would see it; too large a one is shortened."""
         if not isinstance(schema, dict):
             if schema is not None:
@@ -166,7 +173,7 @@ class _Reader:
         return SchemaBudget(schemas, limit).answer(schemas.piece(schema, truncate(name, 100))).schema
 
 
-def _tags(meta: Any) -> Iterator[str]:
+def _tags(meta: JsonValue) -> Iterator[str]:
     """Tags as FastMCP servers send them."""
     own = meta.get("_fastmcp", meta.get("fastmcp")) if isinstance(meta, dict) else None
     tags = own.get("tags") if isinstance(own, dict) else None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tools.imports.formats.archive import is_archive, load_archive
 from tools.imports.formats.json_document import load_document
 from tools.imports.formats.lightapi.document import read_lightapi
 from tools.imports.formats.mcp_tools import read_mcp_tools
 from tools.imports.formats.openapi.document import read_openapi
-from tools.imports.formats.specs import DocumentRefused, ParsedDocument
+from tools.imports.formats.specs import DocumentRefused, JsonValue, ParsedDocument
 from tools.imports.formats.texts import one_line, without_controls
 
 READERS = {"openapi": read_openapi, "lightapi": read_lightapi, "mcp": read_mcp_tools}
@@ -36,7 +34,7 @@ def parse_document(raw: bytes, *, name: str = "", kind: str = "") -> ParsedDocum
     return READERS[kind or _kind(loaded.value, subject)](loaded, subject)
 
 
-def _kind(value: Any, subject: str) -> str:
+def _kind(value: JsonValue, subject: str) -> str:
     if isinstance(value, list) and any(isinstance(entry, dict) and "name" in entry for entry in value):
         return "mcp"
     if not isinstance(value, dict):

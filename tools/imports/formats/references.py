@@ -10,7 +10,7 @@ import re
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from tools.imports.formats.specs import JsonObject
+from tools.imports.formats.specs import JsonObject, JsonValue
 from tools.imports.formats.texts import as_text, truncate
 
 MAX_WARNINGS = 200
@@ -44,7 +44,7 @@ class Warnings:
 class Target(NamedTuple):
     """Where a `$ref` leads: the value, the normalised pointer to it, or the reason why there is none."""
 
-    value: Any
+    value: JsonValue
     pointer: str
     problem: str = ""
 
@@ -79,9 +79,9 @@ class RefResolver:
             found = self._targets[ref] = self._followed(ref)
         return found
 
-    def resolved(self, node: Any, where: str) -> Resolved | None:
+    def resolved(self, node: JsonValue, where: str) -> Resolved | None:
         """The mapping that a parameter, body or answer stands for; None, with a warning, if there is none."""
-        description: Any = None
+        description: JsonValue = None
         seen: set[str] = set()
         while isinstance(node, dict) and isinstance(ref := node.get("$ref"), str):
             target = self.target(ref) if ref not in seen else Target(None, "", _IN_A_CIRCLE)
@@ -98,7 +98,7 @@ class RefResolver:
             return None
         return Resolved(node, as_text(node.get("description") if description is None else description))
 
-    def values_behind(self, node: Any) -> int:
+    def values_behind(self, node: JsonValue) -> int:
         """How many values the chain of a node's `$ref` leads to, all its steps together; other references are not followed."""
         total, seen = 0, set()
         while isinstance(node, dict) and isinstance(ref := node.get("$ref"), str) and ref not in seen:
@@ -118,8 +118,9 @@ class RefResolver:
                 return Target(None, "", _IN_A_CIRCLE)
             seen.add(ref)
             target = self._at(ref)
-            following = target.value.get("$ref") if isinstance(target.value, dict) else None
-            if not isinstance(following, str) or (self.siblings_count and len(target.value) > 1):
+            value = target.value if isinstance(target.value, dict) else {}
+            following = value.get("$ref")
+            if not isinstance(following, str) or (self.siblings_count and len(value) > 1):
                 return target
             ref = following
 
@@ -138,7 +139,7 @@ class RefResolver:
         return Target(value, "/".join(step.replace("~", "~0").replace("/", "~1") for step in steps))
 
 
-def _values(value: Any) -> int:
+def _values(value: JsonValue) -> int:
     count, waiting = 0, [value]
     while waiting:
         count += 1
@@ -148,7 +149,7 @@ def _values(value: Any) -> int:
     return count
 
 
-def _step(value: Any, part: str) -> str | None:
+def _step(value: JsonValue, part: str) -> str | None:
     """The key (or index, as text) that a part of a JSON pointer names in a value, percent-encoded or not."""
     for written in (part, unquote(part)):
         key = written.replace("~1", "/").replace("~0", "~")

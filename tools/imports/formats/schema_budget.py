@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tools.imports.formats.json_schema import (
     LIST_KEYS,
@@ -22,7 +22,7 @@ from tools.imports.formats.json_schema import (
     json_size,
     piece_of,
 )
-from tools.imports.formats.specs import JsonObject
+from tools.imports.formats.specs import JsonObject, JsonValue
 from tools.imports.formats.texts import truncate
 
 # How much of the limit a single piece may take, from the first attempt to the last.
@@ -250,6 +250,6 @@ def _bare(schema: JsonObject) -> JsonObject:
     return bare
 
 
-def _enum_words(values: list[Any]) -> str:
+def _enum_words(values: list[JsonValue]) -> str:
     shown = ", ".join(truncate(str(value), 30) for value in values[:_ENUM_WORDS])
     return f"One of {len(values):,} values: {shown} …"

@@ -13,6 +13,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 JsonObject = dict[str, Any]
+JsonValue = JsonObject | list[Any] | str | int | float | bool | None
+"""A value of a document that is not checked yet: ask what it is (`isinstance`) before it is used."""
 
 
 class DocumentRefused(Exception):

@@ -13,11 +13,18 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from yaml.events import ScalarEvent
+from yaml.events import Event, ScalarEvent
 
 from tools import fields
 from tools.imports.formats.json_document import MAX_BYTES, MAX_VALUES
-from tools.imports.formats.specs import DocumentRefused, EndpointSpec, LeftOut, ParsedDocument
+from tools.imports.formats.specs import (
+    DocumentRefused,
+    EndpointSpec,
+    JsonObject,
+    JsonValue,
+    LeftOut,
+    ParsedDocument,
+)
 from tools.imports.formats.texts import clean_value
 from tools.imports.formats.yaml_document import YamlLimits, YamlReader
 
@@ -127,7 +134,7 @@ def _has_content(text: bytes) -> bool:
     return any(line and not line.startswith((b"#", b"%")) and line not in (b"---", b"...") for line in lines)
 
 
-def _read(entry: _Entry, *, is_json: bool) -> Iterator[tuple[str, Any]]:
+def _read(entry: _Entry, *, is_json: bool) -> Iterator[tuple[str, JsonValue | ValueError]]:
     """The place and the value of each tool in an entry, texts to the letter; instead of a value that cannot be read the
     ValueError that says why, in half a sentence."""
     place = f"line {entry.line}"
@@ -143,7 +150,7 @@ def _read(entry: _Entry, *, is_json: bool) -> Iterator[tuple[str, Any]]:
         yield place if len(tools) == 1 else f"{place}, tool {number}", tool
 
 
-def _checked(value: Any) -> Any:
+def _checked(value: JsonValue | ValueError) -> JsonValue:
     if isinstance(value, ValueError):
         raise value
     return value
@@ -158,7 +165,7 @@ def _json(text: str) -> Any:
         raise ValueError("is nested too deeply") from None
 
 
-def _yaml(text: str) -> Any:
+def _yaml(text: str) -> JsonValue:
     reader = _VerbatimYamlReader(YamlLimits("It", _MAX_DEPTH, MAX_VALUES, MAX_BYTES, _MAX_DIGITS))
     try:
         return reader.read(text)
@@ -169,18 +176,19 @@ def _yaml(text: str) -> Any:
 class _VerbatimYamlReader(YamlReader):
     """Keeps the characters that documents of strangers lose: what the catalogue holds comes back as it was."""
 
-    def _add(self, event: Any, value: Any, plain: str | None) -> None:
-        exact = isinstance(event, ScalarEvent) and isinstance(value, str)
-        super()._add(event, event.value if exact else value, plain)
+    def _add(self, event: Event, value: JsonValue, plain: str | None) -> None:
+        verbatim = event.value if isinstance(event, ScalarEvent) and isinstance(value, str) else value
+        super()._add(event, verbatim, plain)
 
 
-def _exported(place: str, value: Any) -> EndpointSpec:
-    if not isinstance(_checked(value), dict) or not isinstance(value.get("tool_id"), str):
+def _exported(place: str, value: JsonValue | ValueError) -> EndpointSpec:
+    value = _checked(value)
+    if not isinstance(value, dict) or not isinstance(value.get("tool_id"), str):
         raise ValueError("has no tool_id, as the other tools of this file have")
     return EndpointSpec(place, "", "", "", "", "", (), {}, None, metadata=value, deprecated=False)
 
 
-def _spec(line: Any) -> EndpointSpec:
+def _spec(line: object) -> EndpointSpec:
     if not isinstance(line, dict):
         raise ValueError("is not a JSON object")
     key = line.get("id") or line.get("name")
@@ -188,7 +196,7 @@ def _spec(line: Any) -> EndpointSpec:
         raise ValueError("has neither an id nor a name")
     if len(key) > ID_LENGTH:
         raise ValueError(f"has an id of {len(key)} characters; at most {ID_LENGTH} are kept")
-    tool: dict[str, Any] = {}
+    tool: JsonObject = {}
     for field in fields.in_files("text"):
         if text := _text(line, field):
             tool[field] = text
@@ -221,14 +229,14 @@ def _spec(line: Any) -> EndpointSpec:
     )
 
 
-def _text(line: dict[str, Any], field: str) -> str:
+def _text(line: JsonObject, field: str) -> str:
     value = line.get(field)
     if value is not None and not isinstance(value, str):
         raise ValueError(f"has a {field} that is not a text")
     return value or ""
 
 
-def _texts(value: Any, field: str) -> list[str]:
+def _texts(value: JsonValue, field: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise ValueError(f"has {field} that are not a list of texts")
     return [one for one in value if one.strip()]

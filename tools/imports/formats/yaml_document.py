@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 from yaml.events import (
     AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
     DocumentStartEvent,
-    MappingEndEvent,
+    Event,
     MappingStartEvent,
     ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
 )
 
-from tools.imports.formats.specs import DocumentRefused
+from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue
 from tools.imports.formats.texts import WrittenFloat, truncate, without_controls
 
 _CONSTANTS: dict[str, bool | None] = {
@@ -40,7 +40,6 @@ _NOT_A_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
 # zero.
 _VERSIONS = frozenset(("openapi", "swagger", "swaggerVersion", "lightapi", "version"))
 _VERSIONS_DEPTH = 2
-_START = object()
 
 
 class YamlLimits(NamedTuple):
@@ -67,14 +66,14 @@ class _Open:
     __slots__ = ("anchor", "before", "height", "key", "merges", "value")
 
     def __init__(
-        self, value: list[Any] | dict[str, Any], anchor: str | None, before: tuple[int, int]
+        self, value: list[JsonValue] | JsonObject, anchor: str | None, before: tuple[int, int]
     ) -> None:
         self.value = value
         self.anchor = anchor
         self.before = before
         self.height = 0
-        self.key: Any = _START
-        self.merges: list[dict[str, Any]] = []
+        self.key: str | None = None  # where the next key is expected
+        self.merges: list[JsonObject] = []
 
 
 class YamlReader:
@@ -85,26 +84,25 @@ class YamlReader:
         self._values = 0
         self._characters = 0
         self._stack: list[_Open] = []
-        self._anchors: dict[str, tuple[Any, _Weight] | None] = {}
-        self._root: Any = None
+        self._anchors: dict[str, tuple[JsonValue, _Weight] | None] = {}
+        self._root: JsonValue = None
         self.removed = 0
         self.kept_as_text = 0
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str) -> JsonValue:
         """The value of the only document in the text; raises `DocumentRefused` with line and column."""
         documents = 0
         try:
             for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-                kind = type(event)
-                if kind is ScalarEvent:
+                if isinstance(event, ScalarEvent):
                     self._scalar(event)
-                elif kind is MappingStartEvent or kind is SequenceStartEvent:
-                    self._open(event, {} if kind is MappingStartEvent else [])
-                elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                elif isinstance(event, CollectionStartEvent):
+                    self._open(event, {} if isinstance(event, MappingStartEvent) else [])
+                elif isinstance(event, CollectionEndEvent):
                     self._close(event)
-                elif kind is AliasEvent:
+                elif isinstance(event, AliasEvent):
                     self._alias(event)
-                elif kind is DocumentStartEvent:
+                elif isinstance(event, DocumentStartEvent):
                     documents += 1
                     if documents > 1:
                         raise self._refusal(
@@ -116,13 +114,13 @@ class YamlReader:
             raise DocumentRefused(f"{self._limits.subject} is empty.")
         return self._root
 
-    def _scalar(self, event: Any) -> None:
+    def _scalar(self, event: ScalarEvent) -> None:
         text, removed = without_controls(event.value)
         self.removed += removed
         self._values += 1
         self._characters += len(text)
         self._check_size(event)
-        value: Any = text
+        value: JsonValue = text
         if event.implicit[0] and not self._text_is_due():
             value = self._resolved(text)
         if event.anchor:
@@ -134,9 +132,9 @@ class YamlReader:
         if not self._stack or not isinstance(self._stack[-1].value, dict):
             return False
         key = self._stack[-1].key
-        return key is _START or (len(self._stack) <= _VERSIONS_DEPTH and key in _VERSIONS)
+        return key is None or (len(self._stack) <= _VERSIONS_DEPTH and key in _VERSIONS)
 
-    def _resolved(self, text: str) -> Any:
+    def _resolved(self, text: str) -> JsonValue:
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if text[0] not in "+-.0123456789":
@@ -152,10 +150,10 @@ class YamlReader:
         self.kept_as_text += 1
         return text
 
-    def _open(self, event: Any, value: list[Any] | dict[str, Any]) -> None:
+    def _open(self, event: CollectionStartEvent, value: list[JsonValue] | JsonObject) -> None:
         if len(self._stack) >= self._limits.depth:
             raise self._refusal(event, f"it is nested deeper than {self._limits.depth} levels")
-        if self._stack and isinstance(self._stack[-1].value, dict) and self._stack[-1].key is _START:
+        if self._stack and isinstance(self._stack[-1].value, dict) and self._stack[-1].key is None:
             raise self._refusal(event, "a list or a mapping is used as a key; keys are text")
         if event.anchor:
             self._anchors[event.anchor] = None
@@ -163,7 +161,7 @@ class YamlReader:
         self._values += 1
         self._check_size(event)
 
-    def _close(self, event: Any) -> None:
+    def _close(self, event: Event) -> None:
         done = self._stack.pop()
         if isinstance(done.value, dict):
             for merged in done.merges:
@@ -179,14 +177,13 @@ class YamlReader:
             self._stack[-1].height = max(self._stack[-1].height, done.height + 1)
         self._add(event, done.value, None)
 
-    def _alias(self, event: Any) -> None:
-        if event.anchor not in self._anchors:
-            raise self._refusal(event, f"the alias '*{truncate(event.anchor, 50)}' has no anchor before it")
-        found = self._anchors[event.anchor]
+    def _alias(self, event: AliasEvent) -> None:
+        anchor = event.anchor or ""
+        if anchor not in self._anchors:
+            raise self._refusal(event, f"the alias '*{truncate(anchor, 50)}' has no anchor before it")
+        found = self._anchors[anchor]
         if found is None:
-            raise self._refusal(
-                event, f"the alias '*{truncate(event.anchor, 50)}' stands inside its own anchor"
-            )
+            raise self._refusal(event, f"the alias '*{truncate(anchor, 50)}' stands inside its own anchor")
         value, weight = found
         self._values += weight.values
         self._characters += weight.characters
@@ -199,7 +196,7 @@ class YamlReader:
             self._stack[-1].height = max(self._stack[-1].height, weight.height)
         self._add(event, value, None)
 
-    def _add(self, event: Any, value: Any, plain: str | None) -> None:
+    def _add(self, event: Event, value: JsonValue, plain: str | None) -> None:
         """Put a finished value where it belongs; `plain` is its text if it was written without quotes."""
         if not self._stack:
             self._root = value
@@ -207,7 +204,7 @@ class YamlReader:
         parent = self._stack[-1]
         if isinstance(parent.value, list):
             parent.value.append(value)
-        elif parent.key is _START:
+        elif parent.key is None:
             if not isinstance(value, str):
                 raise self._refusal(event, "a list or a mapping is used as a key; keys are text")
             if value in parent.value:
@@ -218,18 +215,19 @@ class YamlReader:
                 parent.value[value] = None
         elif parent.key == "<<" and "<<" not in parent.value:
             parent.merges.extend(self._merged(event, value))
-            parent.key = _START
+            parent.key = None
         else:
             parent.value[parent.key] = value
-            parent.key = _START
+            parent.key = None
 
-    def _merged(self, event: Any, value: Any) -> list[dict[str, Any]]:
+    def _merged(self, event: Event, value: JsonValue) -> list[JsonObject]:
         mappings = value if isinstance(value, list) else [value]
-        if not all(isinstance(mapping, dict) for mapping in mappings):
+        found = [mapping for mapping in mappings if isinstance(mapping, dict)]
+        if len(found) < len(mappings):
             raise self._refusal(event, "the merge key '<<' takes a mapping or a list of mappings")
-        return mappings
+        return found
 
-    def _check_size(self, event: Any) -> None:
+    def _check_size(self, event: Event) -> None:
         if self._values > self._limits.values:
             raise self._refusal(event, f"with its aliases it holds more than {self._limits.values:,} values")
         if self._characters > self._limits.characters:
@@ -237,9 +235,9 @@ class YamlReader:
                 event, f"with its aliases it holds more than {self._limits.characters:,} characters"
             )
 
-    def _refusal(self, event: Any, problem: str) -> DocumentRefused:
+    def _refusal(self, event: Event, problem: str) -> DocumentRefused:
         mark = event.start_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}"
+        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "an unknown line"
         return DocumentRefused(f"{self._limits.subject} cannot be imported: {place}: {problem}.")
 
     def _unreadable(self, text: str, error: yaml.YAMLError) -> DocumentRefused:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from tools.catalogue.parameter_descriptions import parameter_descriptions
+from tools.imports.formats.specs import JsonObject, JsonValue
 from tools.imports.syncing import schema_diff
 from tools.models import PARAMETER_PREFIX, Tool
 
@@ -19,16 +20,16 @@ class Differences:
     def __init__(
         self,
         tool: Tool,
-        before: Mapping[str, Any],
-        after: Mapping[str, Any],
-        overrides: Mapping[str, Any],
+        before: JsonObject,
+        after: JsonObject,
+        overrides: JsonObject,
         sync_wins: bool,  # noqa: FBT001 - of the source, as all here
     ) -> None:
         self.tool, self.before, self.after = tool, before, after
         self.overrides, self.sync_wins = overrides, sync_wins
         self._end = "reset" if sync_wins else "conflict"
 
-    def fields(self) -> Iterator[dict[str, Any]]:
+    def fields(self) -> Iterator[JsonObject]:
         """Each as `field_change` has it. What changes of a schema is told in lines. `override` is "conflict" where an operator's
         value stays over a new imported one, and "reset" where the source's syncs win."""
         for name, new in self.after.items():
@@ -49,7 +50,7 @@ class Differences:
             return self.before.get(name)
         return getattr(self.tool, name)
 
-    def _parameter_texts(self) -> Iterator[dict[str, Any]]:
+    def _parameter_texts(self) -> Iterator[JsonObject]:
         names = [one for one in self.overrides if one.startswith(PARAMETER_PREFIX)]
         if not names:
             return
@@ -61,6 +62,6 @@ class Differences:
                 yield field_change(name, old, new, self._end)
 
 
-def field_change(name: str, before: Any, after: Any, override: str = "") -> dict[str, Any]:
+def field_change(name: str, before: JsonValue, after: JsonValue, override: str = "") -> JsonObject:
     """One entry of SyncChange.fields."""
     return {"field": name, "before": before, "after": after, "override": override}

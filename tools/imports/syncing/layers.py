@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from tools.catalogue.parameter_descriptions import (
@@ -28,6 +28,7 @@ from tools.imports.formats.specs import (
     DocumentRefused,
     EndpointSpec,
     JsonObject,
+    JsonValue,
     ParsedDocument,
     canonical_json,
 )
@@ -53,7 +54,7 @@ class EndpointLike(Protocol):
     @property
     def path(self) -> str: ...
     @property
-    def metadata(self) -> Any: ...
+    def metadata(self) -> JsonObject: ...
 
 
 def layer_of(document: ParsedDocument, source_kind: str) -> Layer:
@@ -253,11 +254,11 @@ def _mapping(request: JsonObject, base: EndpointSpec) -> Iterator[tuple[str, str
         yield f"{BODY}.{name}", _source(value)
 
 
-def _entries(value: Any) -> Iterable[tuple[str, Any]]:
+def _entries(value: JsonValue) -> Iterable[tuple[str, JsonValue]]:
     return value.items() if isinstance(value, dict) else ()
 
 
-def _source(value: Any) -> str:
+def _source(value: JsonValue) -> str:
     found = _INPUT.fullmatch(value) if isinstance(value, str) else None
     return (found[1] or "") if found else ""
 
@@ -320,7 +321,7 @@ def _type_conflict(
         yield field, " or ".join(sorted(other)), " or ".join(sorted(ours))
 
 
-def _types(schema: Any, root: JsonObject, hops: int = 3) -> frozenset[str]:
+def _types(schema: JsonValue, root: JsonObject, hops: int = 3) -> frozenset[str]:
     """The types that a schema names, null aside; empty where it names none."""
     if not isinstance(schema, dict) or not hops:
         return frozenset()
@@ -339,7 +340,7 @@ def _shown(path: str) -> str:
     return f"'{truncate(path, 200)}'"
 
 
-def content_hash(spec: EndpointSpec, stored: Mapping[str, Any]) -> str:
+def content_hash(spec: EndpointSpec, stored: Mapping[str, JsonValue]) -> str:
     """SHA-256 (hex) of what came of the layers and of the layers themselves (`as_json` by layer), so that a change in one
     that another covers is kept too."""
     return hashlib.sha256(canonical_json([as_json(spec), stored])).hexdigest()
@@ -350,6 +351,6 @@ def as_json(spec: EndpointSpec) -> JsonObject:
     return {field.name: getattr(spec, field.name) for field in fields(spec)} | {"tags": list(spec.tags)}
 
 
-def from_json(data: Mapping[str, Any]) -> EndpointSpec:
+def from_json(data: JsonObject) -> EndpointSpec:
     """The spec that `as_json` wrote."""
     return EndpointSpec(**{**data, "tags": tuple(data["tags"])})

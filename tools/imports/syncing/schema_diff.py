@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+
+from tools.imports.formats.specs import JsonValue
 
 _SHOWN = 80  # characters of a value
 _MOST_LINES = 40
 
 
-def changes(old: Any, new: Any) -> list[str]:
+def changes(old: JsonValue, new: JsonValue) -> list[str]:
     """One line a difference, by the path to it: `added properties/limit`, `properties/limit/maximum: 10 → 100`."""
     lines: list[str] = []
     for line in _differences(old, new, ""):
@@ -20,7 +21,7 @@ def changes(old: Any, new: Any) -> list[str]:
     return lines
 
 
-def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
+def _differences(old: JsonValue, new: JsonValue, path: str) -> Iterator[str]:
     if old == new and isinstance(old, bool) == isinstance(new, bool):
         return
     if isinstance(old, dict) and isinstance(new, dict):
@@ -36,6 +37,6 @@ def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
         yield f"{path or 'the whole'}: {_shown(old)} → {_shown(new)}"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: JsonValue) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -52,9 +52,9 @@ class Conversation:
 
     redact: Redactor
     left: int = MAX_BYTES
-    stray: int = 0  # lines that are no messages
+    stray_lines: int = 0  # lines that are no messages
     first_stray_line: str = ""
-    changes: int = 0  # how often the server said that its list has changed
+    list_changes: int = 0  # how often the server said that its list has changed
     reached: bool = False  # whether a connection was opened
     status: int = 0  # of HTTP, where it was a refusal
     stderr_tail: bytes = b""  # the end of what a process wrote to its standard error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tools.imports.formats.json_document import LoadedDocument
 from tools.imports.formats.json_schema import Schemas
@@ -24,7 +24,14 @@ from tools.imports.formats.openapi.operations import (
 )
 from tools.imports.formats.references import RefResolver
 from tools.imports.formats.schema_budget import SchemaBudget
-from tools.imports.formats.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
+from tools.imports.formats.specs import (
+    DocumentRefused,
+    EndpointSpec,
+    JsonObject,
+    JsonValue,
+    LeftOut,
+    ParsedDocument,
+)
 from tools.imports.formats.texts import as_text, one_line, truncate
 
 # What a router needs to know to call the operation.
@@ -105,7 +112,7 @@ def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
         endpoints=endpoints,
         left_out=tuple(left_out),
         warnings=resolver.warnings.all(),
-        # Any other profile is a part of the API: what it does not name is not gone.
+        # JsonValue other profile is a part of the API: what it does not name is not gone.
         complete=_profile(tree) == "catalog",
     )
 
@@ -203,7 +210,7 @@ class _Reader:
         schema = {**schema, "type": "object", "properties": schema.get("properties", {})}
         return {**schema, "required": list(dict.fromkeys(required))} if required else schema
 
-    def _schema(self, node: Any, where: str, limit: int) -> JsonObject | None:
+    def _schema(self, node: JsonValue, where: str, limit: int) -> JsonObject | None:
         if isinstance(node, str):
             self._resolver.warnings.add(f"{where} stands outside the document and is not opened.")
         if not isinstance(node, dict):
@@ -221,7 +228,7 @@ class _Reader:
             )
         return fitted.schema or None
 
-    def _without_secrets(self, value: Any, where: str) -> Any:
+    def _without_secrets(self, value: JsonValue, where: str) -> JsonValue:
         """The value without what may only come from `${secrets…}` and stands there written out, and without keys of TLS."""
         if isinstance(value, list):
             return [self._without_secrets(one, f"{where}.{number}") for number, one in enumerate(value)]

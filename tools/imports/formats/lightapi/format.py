@@ -9,13 +9,12 @@ import functools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from jsonschema.exceptions import ValidationError  # type: ignore[import-untyped]
 
-from tools.imports.formats.specs import DocumentRefused, JsonObject
+from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue
 from tools.imports.formats.texts import as_text, truncate
 
 VERSION = "0.1.0"
@@ -29,7 +28,7 @@ _TYPES = {
 }  # fmt: skip
 
 
-def validate(tree: Any, subject: str) -> JsonObject:
+def validate(tree: JsonValue, subject: str) -> JsonObject:
     """The document, if it is one of this version and keeps to the format's schema; otherwise DocumentRefused, whose sentence
     begins with `subject`."""
     if not isinstance(tree, dict) or "lightapi" not in tree:
@@ -85,7 +84,7 @@ def _within(error: ValidationError, other: ValidationError) -> bool:
 
 def _sentences(error: ValidationError) -> Iterator[str]:
     path, rule, wanted = _dotted(error.absolute_path), error.validator, error.validator_value
-    instance: Any = error.instance
+    instance = error.instance
     if rule == "required":
         yield from (
             f"{_dotted([*error.absolute_path, one])} is missing" for one in wanted if one not in instance
@@ -129,5 +128,5 @@ def _unknown(error: ValidationError) -> str:
     return ", ".join(shown) if shown else f"{len(extra)} fields"
 
 
-def _dotted(path: Iterable[Any]) -> str:
+def _dotted(path: Iterable[JsonValue]) -> str:
     return ".".join(truncate(str(part), 100) for part in path)

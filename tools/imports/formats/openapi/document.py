@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tools.imports.formats.json_document import MAX_VALUES, LoadedDocument
 from tools.imports.formats.names import NamedOperation, operation_names
@@ -24,7 +24,14 @@ from tools.imports.formats.openapi.operations import (
     server_urls,
 )
 from tools.imports.formats.references import RefResolver
-from tools.imports.formats.specs import DocumentRefused, EndpointSpec, JsonObject, LeftOut, ParsedDocument
+from tools.imports.formats.specs import (
+    DocumentRefused,
+    EndpointSpec,
+    JsonObject,
+    JsonValue,
+    LeftOut,
+    ParsedDocument,
+)
 from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
 
 MAX_OPERATIONS = 20_000
@@ -150,13 +157,13 @@ def _operations(
             key = f"{path}@{method}"
             if len(key.encode()) > MAX_KEY_BYTES:
                 yield LeftOut(truncate(key, 200), f"its path is longer than {MAX_KEY_BYTES:,} bytes")
-            elif problem:
+            elif problem or not isinstance(operation, dict):
                 yield LeftOut(key, problem)
             else:
                 yield RawOperation(key, method, path, item, operation)
 
 
-def _path_item(written: Any, resolver: RefResolver) -> tuple[JsonObject, str]:
+def _path_item(written: JsonValue, resolver: RefResolver) -> tuple[JsonObject, str]:
     """A path item with its local `$ref` resolved, what stands beside it winning; and what part is missing."""
     item: JsonObject = {}
     seen: set[str] = set()
@@ -176,7 +183,7 @@ def _path_item(written: Any, resolver: RefResolver) -> tuple[JsonObject, str]:
     return item, "the path is empty" if written is None else "the path is not a mapping of methods"
 
 
-def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, Any, str]]:
+def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, JsonValue, str]]:
     """Each method of a path item in lower case, its operation, and why it gives no endpoint (or nothing)."""
     for method, operation in item.items():
         if method in version.methods:
@@ -197,13 +204,13 @@ def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, Any, st
             yield method.lower(), operation, _problem(operation)
 
 
-def _problem(operation: Any) -> str:
+def _problem(operation: JsonValue) -> str:
     if isinstance(operation, dict):
         return ""
     return "the operation is empty" if operation is None else "the operation is not a mapping"
 
 
-def _looks_like_an_operation(value: Any) -> bool:
+def _looks_like_an_operation(value: JsonValue) -> bool:
     """A wrong method shows itself by what it holds: `parameters`, `servers` and the like hold no answers."""
     return isinstance(value, dict) and not value.keys().isdisjoint(("responses", "operationId"))
 

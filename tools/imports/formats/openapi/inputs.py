@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tools.imports.formats.json_schema import MAX_TEXT, Piece, Schemas, as_written, piece_of, small
 from tools.imports.formats.references import RefResolver
-from tools.imports.formats.specs import DocumentRefused, JsonObject
+from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue
 from tools.imports.formats.texts import as_text, plain_text, truncate
 
 MAX_PARAMETERS = 1_000
@@ -198,7 +198,7 @@ class InputReader:
         consumed = operation.get("consumes", self._resolver.tree.get("consumes"))
         return [as_text(item) for item in _listed(consumed)[:_MAX_MEDIA_TYPES] if as_text(item)]
 
-    def _request_body(self, raw: Any, where: str) -> tuple[list[Input], JsonObject | None]:
+    def _request_body(self, raw: JsonValue, where: str) -> tuple[list[Input], JsonObject | None]:
         where = f"{where}: body"
         resolved = self._resolver.resolved(raw, where)
         if resolved is None:
@@ -221,9 +221,9 @@ class InputReader:
         value = Input("body", "body", piece, _annotations(media, resolved.description, piece), required, {})
         return [value], body
 
-    def _fields(self, node: Any, encoding: Any, where: str) -> Iterator[Input]:
+    def _fields(self, node: JsonValue, encoding: JsonValue, where: str) -> Iterator[Input]:
         """The fields of a form: the properties of its schema, also where that is put together by `allOf`."""
-        properties: dict[str, Any] = {}
+        properties: JsonObject = {}
         required: set[str] = set()
         waiting, seen = [node], 0
         while waiting and seen < _MAX_ALL_OF:
@@ -288,7 +288,7 @@ def _default(media_type: str) -> Piece:
     return _TEXT if base.startswith("text/") else _BYTES
 
 
-def _takes_nothing(schema: Any) -> bool:
+def _takes_nothing(schema: JsonValue) -> bool:
     """Whether a form has no fields and says so, as generators write it for operations without a body."""
     return (
         isinstance(schema, dict)
@@ -297,7 +297,7 @@ def _takes_nothing(schema: Any) -> bool:
     )
 
 
-def _serialization(source: Any) -> JsonObject:
+def _serialization(source: JsonValue) -> JsonObject:
     if not isinstance(source, dict):
         return {}
     kept = {key: source[key] for key, kind in _SERIALIZATION.items() if isinstance(source.get(key), kind)}
@@ -319,7 +319,7 @@ def _annotations(source: JsonObject, description: str, piece: Piece) -> JsonObje
     return annotations
 
 
-def _examples(source: JsonObject) -> Iterator[Any]:
+def _examples(source: JsonObject) -> Iterator[JsonValue]:
     if (example := small(source.get("example"))) is not None:
         yield example
     elif isinstance(named := source.get("examples"), dict):
@@ -328,5 +328,5 @@ def _examples(source: JsonObject) -> Iterator[Any]:
                 yield example
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []

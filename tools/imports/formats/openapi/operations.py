@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tools.imports.formats.json_schema import Schemas, json_size
 from tools.imports.formats.openapi.inputs import InputReader, is_json
 from tools.imports.formats.openapi.parameters import fit_inputs
 from tools.imports.formats.references import RefResolver
 from tools.imports.formats.schema_budget import SchemaBudget
-from tools.imports.formats.specs import EndpointSpec, JsonObject
+from tools.imports.formats.specs import EndpointSpec, JsonObject, JsonValue
 from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
 
 MAX_INPUT_BYTES = 32 * 1024
@@ -143,7 +143,7 @@ class OperationReader:
                 return fitted.schema or None, fitted.shortened
         return None, False
 
-    def _answer_schema(self, response: JsonObject) -> Any:
+    def _answer_schema(self, response: JsonObject) -> JsonValue:
         if self._swagger:
             return response.get("schema")
         content = response.get("content")
@@ -177,7 +177,7 @@ class OperationReader:
         return metadata
 
 
-def _choices(security: list[Any]) -> list[list[str]]:
+def _choices(security: list[JsonValue]) -> list[list[str]]:
     """The schemes of each way to be allowed in; an empty one needs none."""
     return [
         sorted(truncate(scheme, _MAX_WORD) for scheme in list(choice)[:_MAX_WORDS])
@@ -202,7 +202,7 @@ def server_urls(owner: JsonObject, *, swagger: bool) -> list[str]:
     return list(dict.fromkeys(url for url in urls if url))
 
 
-def _server_url(server: Any) -> str:
+def _server_url(server: JsonValue) -> str:
     if not isinstance(server, dict):
         return ""
     variables = server.get("variables")
@@ -215,7 +215,7 @@ def _server_url(server: Any) -> str:
     return truncate(_VARIABLE.sub(default, as_text(server.get("url"))[:2_000]), 2_000)
 
 
-def join_summary(summary: Any, description: Any) -> str:
+def join_summary(summary: JsonValue, description: JsonValue) -> str:
     """Summary and description in one text, unless one only repeats the other; empty if there is neither."""
     summary = plain_text(summary, limit=MAX_DESCRIPTION)
     text = plain_text(description, limit=MAX_DESCRIPTION)
@@ -227,12 +227,12 @@ def join_summary(summary: Any, description: Any) -> str:
     return summary if short.startswith(long) else truncate(f"{summary}\n\n{text}", MAX_DESCRIPTION)
 
 
-def _words(value: Any) -> list[str]:
+def _words(value: JsonValue) -> list[str]:
     """A list of short texts (tags, keywords), each once; a single text counts as a list of one."""
     listed = _listed(value) if not isinstance(value, str) else [value]
     words = (one_line(word, limit=_MAX_WORD) for word in listed[: 10 * _MAX_WORDS])
     return list(dict.fromkeys(word for word in words if word))[:_MAX_WORDS]
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
