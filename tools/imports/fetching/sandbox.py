@@ -1,5 +1,5 @@
-"""Parses a stranger's document in a child process with bounds on memory, processor and time, so that a bomb costs an
-import and not a worker. The child (`python -m tools.imports.fetching.sandbox`) knows the pure parsers and nothing of Django.
+"""Parses a document of others in a child process with bounds on memory, processor and time, so that a bomb ends an import
+and not a worker. The child (`python -m tools.imports.fetching.sandbox`) knows the pure parsers and nothing of Django.
 
 The child writes its document as lines of JSON: first what operations share (a definition that a thousand of them refer to
 is one line), then an endpoint a line, last the document itself. So neither side ever holds the whole as text, and the
@@ -50,10 +50,10 @@ _SHARED = "\0"
 
 
 def parse(kind: str, raw: bytes, *, name: str, seconds: float | None = None) -> ParsedDocument:
-    """The parsed document of one of KINDS; ANY recognises it. Raises DocumentRefused, also for one that breaks the bounds, of
-    which `seconds` is for who cannot wait as long as a job can."""
+    """The parsed document of one of KINDS; ANY recognises it. `seconds` (default WALL_SECONDS) bounds the time. Raises
+    DocumentRefused, also for a document that breaks a bound."""
     seconds = seconds or WALL_SECONDS
-    # What cannot be an argument of a program is not shown to people either.
+    # Control characters can neither be an argument of a program nor be shown.
     command = [sys.executable, "-m", "tools.imports.fetching.sandbox", kind, without_controls(name)[0][:1000]]
     root = Path(__file__).resolve().parents[3]
     with tempfile.TemporaryFile() as out:
@@ -82,7 +82,7 @@ def parse(kind: str, raw: bytes, *, name: str, seconds: float | None = None) -> 
 
 
 def _child(kind: str, name: str) -> int:
-    os.nice(10)  # who waits for an answer comes first
+    os.nice(10)  # requests of the web come first
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
@@ -144,8 +144,8 @@ def _fields(value: EndpointSpec) -> JsonObject:
 
 
 def _number(written: str) -> float | int:
-    """As jsonb gives it back: an integer with all its digits where Python writes an exponent, and no zero below zero. Else
-    what was read and what is stored would differ for ever."""
+    """The number as jsonb returns it: an integer with all its digits where Python writes an exponent, and no negative zero.
+    Otherwise the parsed and the stored document would differ at every sync."""
     number = float(written)
     return int(Decimal(written)) if abs(number) >= _EXPONENT_FROM else number or 0.0
 

@@ -1,5 +1,5 @@
-"""What is known of one conversation with an MCP server, whichever way it goes: how much was said, what was odd about it, and
-what must not be repeated.
+"""The state of one conversation with an MCP server, over HTTP or stdio: how many bytes it sent, what was odd about them, and
+which values must not be repeated.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 MAX_BYTES = 20_000_000
-# A server could repeat what it was given; shorter values are words that texts have anyway.
+EXIT_REFUSED, EXIT_TIMEOUT = 3, 4  # of the program session.py, which then writes one sentence
+# A server could repeat a value that it was given; shorter ones are words that texts have anyway.
 _SECRET_LENGTH = 4
 _WORD_LENGTH = 8
 _ESCAPE = re.compile(
@@ -19,15 +20,15 @@ _ESCAPE = re.compile(
 
 
 class SessionError(Exception):
-    """There is no list; the message is for the operator."""
+    """The session gave no list; the message is for the operator."""
 
 
 class SessionTimeout(SessionError):
-    """Its time was up."""
+    """The session took longer than its time."""
 
 
 class Redactor:
-    """Takes values out of texts: those that the server was given, and the words that they are made of."""
+    """Replaces values in texts by ***: those that the server was given, and the long words in them."""
 
     def __init__(self, values: Iterable[str]) -> None:
         words = {
@@ -48,21 +49,21 @@ class Redactor:
 
 @dataclass(slots=True)
 class Conversation:
-    """One conversation. `redact` takes out every value that the server was given."""
+    """One conversation. `redact` removes every value that the server was given."""
 
     redact: Redactor
     left: int = MAX_BYTES
-    stray_lines: int = 0  # lines that are no messages
+    stray_lines: int = 0  # lines that are not messages
     first_stray_line: str = ""
     list_changes: int = 0  # how often the server said that its list has changed
     reached: bool = False  # whether a connection was opened
-    status: int = 0  # of HTTP, where it was a refusal
+    status: int = 0  # of an HTTP answer, if it is 400 or more
     stderr_tail: bytes = b""  # the end of what a process wrote to its standard error
     # Kept beside being raised, since the SDK takes some errors for the end of a stream.
     fault: SessionError | None = field(default=None)
 
     def count_bytes(self, data: bytes) -> None:
-        """Counts what the server said. Raises SessionError beyond MAX_BYTES."""
+        """Counts bytes of the server. Raises SessionError beyond MAX_BYTES."""
         self.left -= len(data)
         if self.left < 0:
             self.fault = too_large()
@@ -74,7 +75,7 @@ def too_large() -> SessionError:
 
 
 def strip_lone_surrogates(line: bytes) -> bytes:
-    """JSON without half surrogate pairs, which its reader refuses: one in a description would hide the whole list."""
+    """JSON without half surrogate pairs, which the JSON reader refuses: one in a description would hide the whole list."""
     if b"\\u" not in line:
         return line
     return _ESCAPE.sub(lambda found: b"" if found["half"] else found[0], line)

@@ -1,4 +1,4 @@
-"""An MCP server over streamable HTTP: the SDK's transport, on sockets that only open to where imports may go (SEC-2)."""
+"""An MCP server over streamable HTTP: the SDK's transport, whose sockets open to allowed addresses only (SEC-2)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """A body line by line, counted and mended."""
+    """A body line by line, its bytes counted, without lone surrogates."""
 
     def __init__(self, stream: Any, conversation: Conversation) -> None:
         self._stream, self._conversation = stream, conversation
@@ -71,12 +71,12 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class _Transport(httpx2.AsyncHTTPTransport):
-    """Answers as the conversation hears them."""
+    """The SDK's transport with a guarded pool; it records each answer in the conversation."""
 
     def __init__(self, allowed: list[str], conversation: Conversation) -> None:
         super().__init__(trust_env=False)
         self._conversation = conversation
-        # The transport has no parameter for it; its pool is all that opens sockets.
+        # The transport has no parameter for the backend; only its pool opens sockets.
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=ssl.create_default_context(), network_backend=_GuardedBackend(allowed, conversation)
         )
@@ -104,7 +104,7 @@ async def streamable_http(
         httpx2.AsyncClient(
             transport=_Transport(allowed, conversation),
             headers={**headers, "Accept-Encoding": "identity"},
-            # A slow start is no fault; the session as a whole has its time.
+            # A server may start slowly; the time of the whole session is bounded.
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             trust_env=False,
             follow_redirects=False,

@@ -1,9 +1,9 @@
-"""Asks an MCP server for its tools, every page to the end, by the official SDK (SYN-2).
+"""Lists all tools of an MCP server, page by page, with the official SDK (SYN-2).
 
-A program of its own (`python -m tools.imports.fetching.mcp.session`), because it runs a stranger's server or talks to one: the portal
-gives it a time, and it knows nothing of Django and none of the portal's secrets. Reads one JSON object from stdin, which
-mcp_server.py makes. Writes to stdout a JSON list of warnings on one line and then the tools in the form that mcp_tools.py
-reads; or a sentence, and exits with 3, or with 4 where its time was up.
+This is a program (`python -m tools.imports.fetching.mcp.session`), because it runs or talks to a server of others: client.py
+bounds its time, and it has neither Django nor the portal's secrets. It reads one JSON object from stdin, which client.py
+writes. To stdout it writes a JSON list of warnings on one line and then the tools in the form that formats/mcp_tools.py reads;
+or, with EXIT_REFUSED or EXIT_TIMEOUT, one sentence for the operator.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from pydantic import ValidationError
 
 from portal.outbound.addresses import AddressNotAllowed
 from tools.imports.fetching.mcp.conversation import (
+    EXIT_REFUSED,
+    EXIT_TIMEOUT,
     MAX_BYTES,
     Conversation,
     Redactor,
@@ -41,15 +43,14 @@ from tools.imports.fetching.mcp.stdio import end_all_descendants, own_all_descen
 from tools.imports.formats.specs import JsonObject
 from tools.imports.formats.texts import one_line, truncate, without_controls
 
-REFUSED, TOO_SLOW = 3, 4
 MAX_PAGES = 500
 MAX_ATTEMPTS = 5
 MEMORY_BYTES = 1_000_000_000
-# Of a server that is started, too: bytes of memory that it writes to, of a file, and of what is left when it crashes, which
-# would hold the secrets.
+# They hold for a server that is started, too. In bytes: memory that it writes to, a file, and a core dump, which would hold
+# the secrets.
 _LIMITS = {resource.RLIMIT_DATA: 4_000_000_000, resource.RLIMIT_FSIZE: 1_000_000_000, resource.RLIMIT_CORE: 0}
 _STDERR_TAIL = 400
-# Of variables of a command: the values of others, such as a time zone, may well be part of a tool's text.
+# Variables of a command whose values are removed from the list. Others, such as a time zone, may be part of a tool's text.
 _SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
 _CONNECTION_CLOSED, _PARSE_ERROR = -32000, -32700
 # Always the same, since some servers show more tools to clients that can do more.
@@ -92,7 +93,7 @@ def _bound_memory() -> None:
 
 
 async def read_list(connection: JsonObject, conversation: Conversation) -> JsonObject:
-    """{serverInfo, protocolVersion, pages}. Raises SessionError, and whatever the SDK makes of a server's faults."""
+    """Returns {serverInfo, protocolVersion, pages}. Raises SessionError, and the SDK's errors for faults of the server."""
     async with _streams(connection, conversation) as (read, write):
         dispatcher = JSONRPCDispatcher(_ChangeCounter(read, conversation), write)
         async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
@@ -115,13 +116,13 @@ async def read_list(connection: JsonObject, conversation: Conversation) -> JsonO
 async def _consistent_list(
     dispatcher: JSONRPCDispatcher[Any], version: str, conversation: Conversation
 ) -> list[JsonObject]:
-    """All pages of one list: read anew when the server says that it changed between two of them."""
+    """All pages of one list, which is read again if the server says that it changed between two pages."""
     for _ in range(MAX_ATTEMPTS):
         before = conversation.list_changes
         try:
             pages = await _all_pages(dispatcher, version, conversation)
         except SessionError:
-            # A cursor of the old list may be none of the new one.
+            # A cursor of the old list may be invalid in the new one.
             if conversation.list_changes == before:
                 raise
         else:
@@ -133,7 +134,7 @@ async def _consistent_list(
 async def _all_pages(
     dispatcher: JSONRPCDispatcher[Any], version: str, conversation: Conversation
 ) -> list[JsonObject]:
-    """Asked below the SDK's session, whose types refuse a whole list for one odd tool in it."""
+    """Sends raw requests, because the types of the SDK's session refuse a whole list for one odd tool in it."""
     pages: list[JsonObject] = []
     cursors: set[str] = set()
     parameters: JsonObject = {}
@@ -258,7 +259,7 @@ def main() -> int:
     except BaseException as error:  # noqa: BLE001 - whatever the SDK raises, in groups or alone, becomes a sentence
         refused = _session_error(error, connection, conversation)
         sys.stdout.buffer.write(str(refused).encode(errors="replace"))
-        return TOO_SLOW if isinstance(refused, SessionTimeout) else REFUSED
+        return EXIT_TIMEOUT if isinstance(refused, SessionTimeout) else EXIT_REFUSED
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         end_all_descendants()

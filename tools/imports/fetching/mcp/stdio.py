@@ -26,7 +26,7 @@ from pydantic import ValidationError
 from tools.imports.fetching.mcp.conversation import Conversation, SessionError, strip_lone_surrogates
 from tools.imports.formats.texts import one_line, without_controls
 
-_SECONDS_TO_END = 1.0  # for each of: by itself, once its input is closed; when told to; when killed
+_SECONDS_TO_END = 1.0  # after each of: its input is closed, SIGTERM, SIGKILL
 _STDERR_TAIL = 64 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PARENT = re.compile(r"\) . (\d+) ")
@@ -35,16 +35,16 @@ Streams = tuple[Any, Any]
 
 
 def own_all_descendants() -> None:
-    """Whatever a server starts becomes this process's child when its own parent ends; and this process is interrupted,
-    so that it ends them, when the portal's dies."""
+    """Makes this process the parent of every process that a server starts and leaves; and has it interrupted, so that it ends
+    them, when the portal's process dies."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would not hear it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it otherwise
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
 
 
 def end_all_descendants() -> None:
-    """Kills and reaps what is left of them."""
+    """Kills and reaps all children that are left."""
     while children := list(_children()):
         for child in children:
             with suppress(ProcessLookupError, PermissionError):
@@ -110,9 +110,9 @@ async def _lines(stdout: Any, conversation: Conversation) -> AsyncIterator[bytes
 
 
 def _message(line: bytes, conversation: Conversation) -> SessionMessage | None:
-    """The message of a line, also behind chatter that had no line end; other lines are counted. Raises SessionError for an
-    answer that cannot be read, since nothing else would come."""
-    chatter, brace, rest = line.partition(b"{")
+    """The message in a line, which may stand behind other output without a line end; other lines are counted. Raises
+    SessionError for a message that cannot be read, since no other answer would come."""
+    output_before, brace, rest = line.partition(b"{")
     message = None
     if brace:
         try:
@@ -120,14 +120,14 @@ def _message(line: bytes, conversation: Conversation) -> SessionMessage | None:
                 jsonrpc_message_adapter.validate_json(strip_lone_surrogates(brace + rest), by_name=False)
             )
         except ValidationError as error:
-            if b'"jsonrpc"' in rest and not chatter.strip():
+            if b'"jsonrpc"' in rest and not output_before.strip():
                 raise SessionError(
                     f"The server's answer cannot be read: {error.errors()[0]['msg']}."
                 ) from None
-    if message is None or chatter.strip():
+    if message is None or output_before.strip():
         conversation.stray_lines += 1
         if not conversation.first_stray_line:
-            text = conversation.redact((chatter if message else line)[:10_000].decode(errors="replace"))
+            text = conversation.redact((output_before if message else line)[:10_000].decode(errors="replace"))
             conversation.first_stray_line = one_line(without_controls(text)[0], limit=200)
     return message
 
@@ -155,7 +155,7 @@ async def _end(process: Process) -> None:
             with suppress(ProcessLookupError):
                 end()
         with anyio.move_on_after(_SECONDS_TO_END):
-            # Asked again and again, since `wait()` also waits for whoever inherited the pipes.
+            # Polled, since `wait()` also waits for every process that inherited the pipes.
             while process.returncode is None:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
             return
