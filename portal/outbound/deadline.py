@@ -1,4 +1,4 @@
-"""Outbound connections that end at a time: a timeout of each read alone lets a server send a byte now and then for ever."""
+"""Outbound connections with a deadline, because a timeout of each read lets a server send a byte now and then without end."""
 
 from __future__ import annotations
 

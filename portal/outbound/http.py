@@ -53,7 +53,7 @@ def open_response(
     connect_seconds: float = CONNECT_SECONDS,
     content: bytes | None = None,
 ) -> Iterator[httpcore.Response]:
-    """Sends one request over a connection of its own and yields the response, its body not read yet. `read_seconds` bounds
+    """Sends one request over a new connection and yields the response before its body is read. `read_seconds` bounds
     each read and write, the backend's deadline the whole call. Raises httpcore's errors, and what the backend raises.
 
     No connection is reused: the server could close it just then, which would look like a fault of the request.

@@ -43,7 +43,7 @@ _EXPECTED = {models.BooleanField: "true or false", models.FloatField: "a number"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a file says of one tool. `source` is a row of its own for each entry, with its `server`; the rows are not saved and
+    """One tool of a file. `source` is a row of its own for each entry, with its `server`; the rows are not saved and
     do not refer to each other yet."""
 
     place: str
@@ -111,9 +111,9 @@ def read(place: str, value: Mapping[str, Any], *, namespace: str) -> Entry:
 def _source(given: Any) -> tuple[Source | None, McpServer | None]:
     if given is None:
         return None, None
-    said = dict(_mapping(given, "source"))
-    server = said.pop("server", None)
-    source = _row(Source, exports.SOURCE_FIELDS, said, "source.")
+    fields = dict(_mapping(given, "source"))
+    server = fields.pop("server", None)
+    source = _row(Source, exports.SOURCE_FIELDS, fields, "source.")
     if not source.slug or not source.kind:
         raise ValueError("has a source without a slug or a kind")
     if source.url and not source.url.startswith(("http://", "https://")):
@@ -130,15 +130,15 @@ def _endpoint(given: Mapping[str, Any]) -> Endpoint:
     spec = _spec(endpoint, "endpoint")
     if not isinstance(endpoint.layers, dict):
         raise ValueError("the field endpoint.layers is not a JSON object")
-    for layer, said in endpoint.layers.items():
+    for layer, fields in endpoint.layers.items():
         if layer not in Layer.values:
             raise ValueError(
                 f"has endpoint.layers with {layer!r}, which is none of {', '.join(Layer.values)}"
             )
         where = f"endpoint.layers.{layer}"
-        if missing := set(_SPEC_FIELDS) - _mapping(said, where).keys():
+        if missing := set(_SPEC_FIELDS) - _mapping(fields, where).keys():
             raise ValueError(f"has {where} without {', '.join(sorted(missing))}")
-        _spec(_row(Endpoint, _SPEC_FIELDS, said, f"{where}."), where)
+        _spec(_row(Endpoint, _SPEC_FIELDS, fields, f"{where}."), where)
     if not endpoint.content_hash:
         endpoint.content_hash = (
             layers.content_hash(spec, endpoint.layers) if endpoint.layers else spec.content_hash()
@@ -153,14 +153,14 @@ def _spec(row: Endpoint, where: str) -> EndpointSpec:
     """What the endpoint, or a layer of it, says."""
     if not isinstance(row.tags, list) or not all(isinstance(tag, str) for tag in row.tags):
         raise ValueError(f"the field {where}.tags is not a list of texts")
-    said = {
+    mappings = {
         "input_schema": row.input_schema,
         "output_schema": row.output_schema or {},
         "metadata": row.metadata,
     }
     for name in ("tool", "annotations", "routing", "call"):
-        said[f"metadata.{name}"] = _mapping(row.metadata, f"{where}.metadata").get(name, {})
-    for name, value in said.items():
+        mappings[f"metadata.{name}"] = _mapping(row.metadata, f"{where}.metadata").get(name, {})
+    for name, value in mappings.items():
         _mapping(value, f"{where}.{name}")
     _check_tool(row.metadata.get("tool", {}), f"{where}.metadata.tool.")
     _check_metadata(row.metadata, f"{where}.metadata")
@@ -170,24 +170,24 @@ def _spec(row: Endpoint, where: str) -> EndpointSpec:
     return spec
 
 
-def _check_tool(said: Mapping[str, Any], where: str) -> None:
-    """What a sync writes into the tool must be what an import could have said of it. Raises ValueError."""
-    for name, value in said.items():
+def _check_tool(given: Mapping[str, Any], where: str) -> None:
+    """Raises ValueError for metadata of a tool that no import could have made."""
+    for name, value in given.items():
         if name not in tool_files.TOOL_METADATA:
-            raise ValueError(f"the field {where}{name} is none that a source says of a tool")
+            raise ValueError(f"the field {where}{name} is not one that a source provides for a tool")
         _fitting(Tool, name, value, where)
 
 
-def _check_metadata(said: Mapping[str, Any], where: str) -> None:
+def _check_metadata(given: Mapping[str, Any], where: str) -> None:
     """What later plans of the source read. Raises ValueError."""
     for name in ("operation_id", "endpoint_id", "base_path", "profile"):
-        if not isinstance(said.get(name, ""), str):
+        if not isinstance(given.get(name, ""), str):
             raise ValueError(f"the field {where}.{name} is not a text")
-    words = said.get("routing", {}).get("semanticKeywords", [])
-    for name, value in (("servers", said.get("servers", [])), ("routing.semanticKeywords", words)):
+    words = given.get("routing", {}).get("semanticKeywords", [])
+    for name, value in (("servers", given.get("servers", [])), ("routing.semanticKeywords", words)):
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise ValueError(f"the field {where}.{name} is not {_EXPECTED[ArrayField]}")
-    places = said.get("parameters", [])
+    places = given.get("parameters", [])
     for place in places if isinstance(places, list) else [places]:
         place = _mapping(place, f"{where}.parameters")  # noqa: PLW2901 - the same, checked
         if not all(isinstance(place.get(name), str) for name in ("in", "name", "property")):
@@ -198,7 +198,7 @@ def _override(given: Mapping[str, Any]) -> ManualOverride:
     if missing := set(exports.OVERRIDE_FIELDS) - given.keys():
         raise ValueError(f"has an override without {', '.join(sorted(missing))}")
     if given["value"] is None or given["imported_value"] is None:
-        raise ValueError("has an override without a value, or without the one that it stands over")
+        raise ValueError("has an override without a value, or without the imported one")
     override = _row(ManualOverride, exports.OVERRIDE_FIELDS, given, "override.")
     if override.field in fields.OVERRIDABLE:
         _fitting(Tool, override.field, override.value, "override.")

@@ -162,7 +162,7 @@ class _Importer:
         self.report.left_out.append({"operation": place, "reason": reason})
 
     def _entry(self, one: Entry) -> Entry:
-        """The entry with the stored source in the place of its own. Raises ValueError, Invalid."""
+        """The entry, whose source is replaced by the stored one. Raises ValueError, Invalid."""
         if one.key in self._seen:
             raise ValueError(f"the tool {one.name} stands on an earlier line already")
         self._seen.add(one.key)
@@ -174,15 +174,15 @@ class _Importer:
 
     # Sources ------------------------------------------------------------------------------------------------------------
     def _source(self, given: Source, server: McpServer | None) -> Source:
-        said = exports.values(given, exports.SOURCE_FIELDS)
-        said["server"] = exports.values(server, exports.SERVER_FIELDS) if server else None
+        fields = exports.values(given, exports.SOURCE_FIELDS)
+        fields["server"] = exports.values(server, exports.SERVER_FIELDS) if server else None
         if given.slug in self._sources:
             first, stored = self._sources[given.slug]
-            if first != said:
-                raise ValueError(f"says of the source {given.slug} something else than an earlier line")
+            if first != fields:
+                raise ValueError(f"describes the source {given.slug} in another way than an earlier line")
             return stored
         stored = self._stored_source(given, server)
-        self._sources[given.slug] = said, stored
+        self._sources[given.slug] = fields, stored
         return stored
 
     def _stored_source(self, given: Source, given_server: McpServer | None) -> Source:
@@ -223,15 +223,15 @@ class _Importer:
         return self._servers[given.slug]
 
     def _stored_server(self, given: McpServer) -> McpServer | None:
-        said = exports.values(given, exports.SERVER_FIELDS)
+        fields = exports.values(given, exports.SERVER_FIELDS)
         found: McpServer | None = McpServer.objects.filter(slug=given.slug).first()
         try:
             if found is None:
-                return servers.create_server(actor=self.actor, **said)
-            if exports.values(found, exports.SERVER_FIELDS) == said:
+                return servers.create_server(actor=self.actor, **fields)
+            if exports.values(found, exports.SERVER_FIELDS) == fields:
                 return found
             if self.on_conflict == UPDATE:
-                return servers.update_server(pk=found.pk, actor=self.actor, **said)
+                return servers.update_server(pk=found.pk, actor=self.actor, **fields)
         except Invalid as error:
             self.report.warnings.append(f"The MCP server {given.slug} was not taken over: {error}")
             return found
@@ -269,7 +269,7 @@ class _Importer:
         return {_key(one): one for one in found.order_by("pk").select_for_update()}
 
     def _fits(self, one: Entry, tool: Tool | None, owners: dict[_Key, ToolKey]) -> bool:
-        """Whether endpoint and tool are each other's and nobody else's; otherwise the entry is left out."""
+        """Whether endpoint and tool belong to each other only; otherwise the entry is left out."""
         key = one.endpoint and _key(one.endpoint)
         if tool is not None and tool.endpoint is not None and _key(tool.endpoint) != key:
             self._leave_out(one.place, f"the tool {one.name} follows another endpoint here, {tool.endpoint}")

@@ -63,7 +63,7 @@ def _texts(raw: bytes, subject: str) -> Iterator[tuple[str, bytes]]:
         count += 1
         if count > MAX_FILES:
             raise DocumentRefused(f"{subject} has more than {MAX_FILES:,} files.")
-        # What the archive says of a file's size is not believed.
+        # The size of a file that the archive declares is not trusted.
         text = read.read(left + 1)
         left -= len(text)
         if left < 0:
@@ -93,7 +93,7 @@ def _tarred(raw: bytes) -> Iterator[tuple[str, IO[bytes]]]:
             passed += entry.size
             if passed > MAX_UNPACKED_BYTES:
                 raise tarfile.ReadError(f"it unpacks to more than {MAX_UNPACKED_BYTES // 1_048_576} MB")
-            # Neither links nor devices: a link's target is nobody's business here.
+            # Neither links, which could lead outside, nor devices.
             if entry.isreg() and (file := archive.extractfile(entry)) is not None:
                 yield entry.name, file
 

@@ -78,7 +78,7 @@ class Schemas:
         self._in_place: dict[str, tuple[str, ...]] = {}
 
     def piece(self, node: JsonValue, where: str) -> Piece:
-        """A schema that stands in an operation; `where` names it in warnings."""
+        """A schema inside an operation; `where` names it in warnings."""
         if not isinstance(node, dict):
             return piece_of(self._converted(node, where, ""))
         found = self._pieces.get(id(node))

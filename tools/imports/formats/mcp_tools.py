@@ -2,7 +2,7 @@
 
 A list is what `tools/list` answers, in any form in which people have it: the JSON-RPC answer, its `result`, the bare list
 of tools, an event stream as curl prints it, or all pages together, as a live sync keeps them. Whichever it was, a tool's key
-is `<name>@call`, so that a pasted list and a later live sync are about the same tools. A tool that is odd is taken with a
+is `<name>@call`, so that a pasted list and a later live sync describe the same tools. A tool that is odd is taken with a
 warning or left out with a reason; it never hides the others.
 """
 
@@ -67,11 +67,11 @@ def read_mcp_tools(loaded: LoadedDocument, subject: str) -> ParsedDocument:
 
 
 def _pages(value: JsonValue, subject: str) -> tuple[list[JsonObject], JsonObject]:
-    """The pages of a list, each with `tools`, and what the server says of itself."""
+    """The pages of a list, each with `tools`, and the server's information about itself."""
     if isinstance(value, dict) and isinstance(error := value.get("error"), dict):
-        said = one_line(error.get("message"), limit=300) or "no message"
+        message = one_line(error.get("message"), limit=300) or "no message"
         raise DocumentRefused(
-            f"{subject} is no list of tools but an error of the server: {said} ({as_text(error.get('code'))})."
+            f"{subject} is no list of tools but an error of the server: {message} ({as_text(error.get('code'))})."
         )
     server: JsonObject = {}
     if isinstance(value, dict):
@@ -116,7 +116,7 @@ class _Reader:
                 )
             )
         elif name in self.endpoints:
-            # Only one of them can be called, and nobody can say which; the first is the same at every sync.
+            # Only one of them can be called, and it is unknown which; the first one is the same at every sync.
             self.left_out.append(LeftOut(name, "an earlier tool of the list has the same name"))
         else:
             self.endpoints[name] = self._endpoint(name, fields)
@@ -170,7 +170,7 @@ class _Reader:
         self.warnings.add(
             f"{truncate(name, 100)}: its {field} is too large to be shown whole; deeper parts are shortened."
         )
-        return SchemaBudget(schemas, limit).answer(schemas.piece(schema, truncate(name, 100))).schema
+        return SchemaBudget(schemas, limit).fit_schema(schemas.piece(schema, truncate(name, 100))).schema
 
 
 def _tags(meta: JsonValue) -> Iterator[str]:

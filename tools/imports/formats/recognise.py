@@ -1,4 +1,4 @@
-"""One way in for every kind of document: it is loaded once, recognised by what it holds, and read by the reader of its kind."""
+"""Reads documents of every kind: loads one, recognises its kind by its content, and calls the reader of that kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all parts of one import share while they read a document: its values, `$ref`s and warnings.
+"""What all readers of one document share: its values, its `$ref`s and the warnings.
 
 A `$ref` is only ever looked up inside the document. One that leads outside is reported and never opened, so
 that an uploaded document cannot make the server fetch or read anything.
@@ -61,10 +61,10 @@ class Resolved(NamedTuple):
 
 
 class RefResolver:
-    """One document that is being read."""
+    """Resolves the `$ref`s of one document inside of it, and collects the warnings of its reading."""
 
     def __init__(self, tree: JsonObject, *, siblings_count: bool) -> None:
-        """`siblings_count`: what stands beside a `$ref` in a schema holds as well (from 3.1 on)."""
+        """`siblings_count`: keywords beside a `$ref` in a schema are valid as well (from 3.1 on)."""
         self.tree = tree
         self.siblings_count = siblings_count
         self.warnings = Warnings()
@@ -76,11 +76,11 @@ class RefResolver:
         """The value that a `$ref` finally leads to: a chain of mere references is followed to its end."""
         found = self._targets.get(ref)
         if found is None:
-            found = self._targets[ref] = self._followed(ref)
+            found = self._targets[ref] = self._follow(ref)
         return found
 
     def resolved(self, node: JsonValue, where: str) -> Resolved | None:
-        """The mapping that a parameter, body or answer stands for; None, with a warning, if there is none."""
+        """The mapping behind a parameter, body or response; None, with a warning, if there is none."""
         description: JsonValue = None
         seen: set[str] = set()
         while isinstance(node, dict) and isinstance(ref := node.get("$ref"), str):
@@ -109,7 +109,7 @@ class RefResolver:
             total += self._values[id(node)]
         return total
 
-    def _followed(self, ref: str) -> Target:
+    def _follow(self, ref: str) -> Target:
         seen: set[str] = set()
         while True:
             if not ref.startswith("#"):

@@ -28,14 +28,14 @@ from tools.imports.formats.texts import truncate
 # How much of the limit a single piece may take, from the first attempt to the last.
 _SHARES = (1, 4, 16, 64, 256)
 # Levels of nesting and characters per text that are kept, from the first cut to the last.
-_CUTS = ((6, 500), (4, 300), (3, 200), (2, 150), (1, 100), (0, 60))
+_SHORTENINGS = ((6, 500), (4, 300), (3, 200), (2, 150), (1, 100), (0, 60))
 # A list of allowed values larger than this many bytes becomes a few words.
 _LONG_ENUM = 1_000
 _ENUM_WORDS = 10
 # With less room than this, examples go.
 _ROOM_FOR_EXAMPLES = 2_048
 # Keywords that turn a looser schema inside them into a stricter whole.
-_TURNING = frozenset(
+_INVERTING = frozenset(
     ("not", "if", "then", "else", "unevaluatedItems", "unevaluatedProperties", "maxContains")
 )
 _NOT_SHOWN: JsonObject = {"description": "Not shown here: too large."}
@@ -54,7 +54,7 @@ class Part(NamedTuple):
 
 
 class FittedSchema(NamedTuple):
-    """A finished schema, the names of the parts in it, and whether something was shortened or left out."""
+    """A schema within the budget, the names of the parts in it, and whether something was shortened or left out."""
 
     schema: JsonObject
     kept: frozenset[str]
@@ -62,7 +62,7 @@ class FittedSchema(NamedTuple):
 
 
 class SchemaBudget:
-    """Makes the schemas of one document's tools, each of at most `limit` bytes."""
+    """Fits the schemas of one document's tools into at most `limit` bytes each."""
 
     def __init__(self, schemas: Schemas, limit: int) -> None:
         self._schemas = schemas
@@ -72,7 +72,7 @@ class SchemaBudget:
         self._fitted: dict[tuple[int, int], tuple[Piece, Piece]] = {}
         self._loose: dict[int, tuple[Piece, Piece]] = {}
 
-    def parameters(self, parts: Sequence[Part]) -> FittedSchema:
+    def fit_parameters(self, parts: Sequence[Part]) -> FittedSchema:
         """An object schema with the parts as its properties."""
         for room in self._rooms:
             fitted = [self._fit(part.piece, room) for part in parts]
@@ -98,7 +98,7 @@ class SchemaBudget:
         kept = frozenset(parts[index].name for index in chosen)
         return FittedSchema(schema, kept, shortened or len(chosen) < len(parts))
 
-    def answer(self, piece: Piece) -> FittedSchema:
+    def fit_schema(self, piece: Piece) -> FittedSchema:
         """The schema of an answer; of a mere reference the target is shown, as agents look at the top."""
         if piece.schema.keys() == {"$ref"}:
             piece = self._schemas.definition(piece.refs[0])
@@ -129,12 +129,8 @@ class SchemaBudget:
         return sorted(chosen)
 
     def _definitions(self, refs: Sequence[str], room: int) -> tuple[dict[str, Piece | None], bool]:
-        """What the references need, None for what there is no room for; and whether anything is cut.
-
-        Nearest first.
-
-        A name is paid for with its stub when it is first met, so that every reference that is kept has an
-        end.
+        """The definitions that the references need, nearest first, None where there is no room; and whether any is shortened.
+        Each name reserves the room of a stub when it is first met, so that no kept reference leads to nothing.
         """
         definitions: dict[str, Piece | None] = dict.fromkeys(refs)
         room -= _DEFS_SIZE + _reserved(refs)
@@ -195,12 +191,14 @@ def _annotations(annotations: JsonObject, room: int) -> JsonObject:
     if room < _ROOM_FOR_EXAMPLES:
         kept.pop("examples", None)
     if "description" in kept:
-        kept["description"] = truncate(kept["description"], max(_CUTS[-1][1], min(MAX_TEXT, room // 8)))
+        kept["description"] = truncate(
+            kept["description"], max(_SHORTENINGS[-1][1], min(MAX_TEXT, room // 8))
+        )
     return kept
 
 
 def _shortened_to(piece: Piece, room: int) -> Piece:
-    for depth, text in _CUTS:
+    for depth, text in _SHORTENINGS:
         shorter = piece_of(_shorter(piece.schema, depth, text))
         if shorter.size <= room:
             return shorter
@@ -208,10 +206,10 @@ def _shortened_to(piece: Piece, room: int) -> Piece:
 
 
 def _shorter(schema: JsonObject, depth: int | None, text: int) -> JsonObject:
-    """A schema that allows at least the same; `depth` None only takes away what `_TURNING` explains."""
+    """A schema that allows at least the same; `depth` None only takes away what `_INVERTING` explains."""
     shorter: JsonObject = {}
     for key, value in schema.items():
-        if key in _TURNING or (depth is not None and key in ("examples", "title")):
+        if key in _INVERTING or (depth is not None and key in ("examples", "title")):
             continue
         if key in SCHEMA_KEYS and isinstance(value, dict):
             shorter[key] = _below(value, depth, text)

@@ -2,7 +2,7 @@
 
 Every importer (OpenAPI, MCP, LightAPI) returns these, and the plan of a sync compares them with what the
 catalogue holds. Nothing here reads a document, touches the database or knows a tenant. The dictionaries
-inside a spec may be shared between specs of one document, so nobody may change them.
+inside a spec may be shared between specs of one document, so they must not be changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads a file of tools: JSON Lines (one object a line), or YAML (a list, or documents after `---`). Pure: bytes to specs.
 
-An entry is one that somebody wrote, `{id, name, description, server, domain, parameters, tags}` and any other field of a
+An entry is hand-written, `{id, name, description, server, domain, parameters, tags}` and any other field of a
 tool, or one that tools/imports/files/export.py wrote, which begins at its `tool_id` and holds everything about the tool. A file is of
 the one form or the other.
 """
@@ -174,7 +174,7 @@ def _yaml(text: str) -> JsonValue:
 
 
 class _VerbatimYamlReader(YamlReader):
-    """Keeps the characters that documents of strangers lose: what the catalogue holds comes back as it was."""
+    """Keeps all characters, also those that other documents lose, so that an export is read back unchanged."""
 
     def _add(self, event: Event, value: JsonValue, plain: str | None) -> None:
         verbatim = event.value if isinstance(event, ScalarEvent) and isinstance(value, str) else value

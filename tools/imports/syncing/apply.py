@@ -52,8 +52,8 @@ def apply_changes(
     actor: str,
     progress: Progress = lambda _: None,
 ) -> None:
-    """Makes the changes. The caller holds the source's lock and has made them from what is there under it. `progress` is told
-    how many are made, and may raise to undo them all."""
+    """Applies changes that were planned under the source's lock, which the caller still holds. Calls `progress` with the number
+    of changes applied so far; it may raise to undo them all."""
     _Writer(source, namespace, actor, progress).write(changes)
     if len(changes) >= MANY:
         with connection.cursor() as cursor:
@@ -137,11 +137,11 @@ class _Writer:
         of their columns, takes Django several times as long."""
         if planned.spec is None:
             raise ValueError("a change has a spec")
-        said = {
+        columns = {
             **endpoint_fields(planned.spec), "layers": planned.layers, "content_hash": planned.content_hash,
             "active": True, "deactivated_tool": False,
         }  # fmt: skip
-        moved = {name: value for name, value in said.items() if getattr(endpoint, name) != value}
+        moved = {name: value for name, value in columns.items() if getattr(endpoint, name) != value}
         for name, value in moved.items():
             setattr(endpoint, name, value)
         if moved:
@@ -171,7 +171,7 @@ class _Writer:
         sync_embeddings(tools, priority=Priority.BACKFILL)
 
     def _overrides(self, tools: list[Tool]) -> dict[UUID, dict[str, Any]]:
-        """The overrides that stay, by tool; where the source's syncs win, those of which it says nothing."""
+        """The overrides that stay, by tool; where the source's syncs win, only those of fields that the source does not provide."""
         kept: dict[UUID, dict[str, Any]] = {}
         lost = []
         endpoints = {tool.pk: tool.endpoint for tool in tools if tool.endpoint is not None}

@@ -1,4 +1,4 @@
-"""What a sync changes of one tool, field by field, for who reads a plan. Pure but for the rows it is given."""
+"""The changes that a sync makes to one tool, field by field, as a plan shows them. Reads no rows but those that it is given."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tools.imports.formats.specs import JsonObject, JsonValue
 from tools.imports.syncing import schema_diff
 from tools.models import PARAMETER_PREFIX, Tool
 
-SCHEMAS = ("parameters", "output", "annotations")  # of which a change has lines that say what is new in them
-_UNSEEN = ("description_source", "source_protocol")  # bookkeeping: of no interest to who reads a plan
+SCHEMAS = ("parameters", "output", "annotations")  # a change of these is shown as lines of differences
+_NOT_SHOWN = ("description_source", "source_protocol")  # not shown in a plan
 
 
 class Differences:
-    """Of one tool, between what its source said and what it says now."""
+    """The differences of one tool between what its source provided and what it provides now."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class Differences:
         self._end = "reset" if sync_wins else "conflict"
 
     def fields(self) -> Iterator[JsonObject]:
-        """Each as `field_change` has it. What changes of a schema is told in lines. `override` is "conflict" where an operator's
-        value stays over a new imported one, and "reset" where the source's syncs win."""
+        """Yields one `field_change` a field that differs. `override` is "conflict" where an operator's value stays over a new
+        imported one, and "reset" where the source's syncs win."""
         for name, new in self.after.items():
-            if name in _UNSEEN:
+            if name in _NOT_SHOWN:
                 continue
             is_overridden = name in self.overrides and not self.sync_wins
             old = self._old(name)
@@ -44,7 +44,7 @@ class Differences:
         yield from self._parameter_texts()
 
     def _old(self, name: str) -> Any:
-        """What the tool has; under an override, what the source said."""
+        """The tool's value; of an overridden field, the source's."""
         has_texts = name == "parameters" and any(one.startswith(PARAMETER_PREFIX) for one in self.overrides)
         if (name in self.overrides or has_texts) and not self.sync_wins:
             return self.before.get(name)

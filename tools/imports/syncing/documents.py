@@ -55,7 +55,7 @@ def slug_of(name: str) -> str:
 
 
 def tool_file(raw: bytes, name: str, *, slug: str = "", namespace: str = PUBLIC) -> IncomingDocument:
-    """A file of tools that somebody wrote, in JSON Lines or YAML. Its import adds and changes, and removes nothing."""
+    """A hand-written file of tools, in JSON Lines or YAML. Its import adds and changes tools and removes none."""
     return IncomingDocument(raw, name, slug, sandbox.TOOLS, namespace=namespace, is_whole=False)
 
 

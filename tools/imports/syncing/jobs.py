@@ -1,4 +1,4 @@
-"""The kinds of job of imports: a source that is read anew, and a plan that is applied."""
+"""The kinds of job of imports: sync a source, and apply a plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USUAL_RATE = 300.0
 """Tools a second on two processors; used until a job of the installation has been measured."""
 
 
-# --- Read a source anew -----------------------------------------------------------------------------------------------
+# --- Sync a source ----------------------------------------------------------------------------------------------------
 class SyncArguments(JobArguments):
     """Which source is read, and whether its plan is applied."""
 

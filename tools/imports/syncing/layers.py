@@ -78,7 +78,7 @@ def base_layer(source_kind: str) -> Layer:
 
 
 def stands_alone(source_kind: str) -> bool:
-    """Whether an operation that no lower layer has is an endpoint of its own; in other sources it is left out."""
+    """Whether an operation that no lower layer has becomes an endpoint; sources of other kinds leave it out."""
     return source_kind == SourceKind.LIGHTAPI
 
 
@@ -113,7 +113,7 @@ def match_endpoint(overlay: EndpointSpec, base: Mapping[str, EndpointLike]) -> s
     """The key of the endpoint of `base` that an operation of a higher layer is about: the one of the same key or
     endpointId, of the same operationId, of the same method and path (servers and names of variables aside), or the MCP tool
     or remote method of the same name. None where there is no such endpoint, or more than one. Give a `EndpointIndex` to ask often:
-    any other mapping is gone through anew each time."""
+    any other mapping is indexed at each call."""
     return (base if isinstance(base, EndpointIndex) else EndpointIndex(base)).key_of(overlay)
 
 
@@ -180,12 +180,14 @@ def merge_layers(layers: Mapping[Layer, EndpointSpec]) -> tuple[EndpointSpec, tu
 
 
 def _overlay(base: EndpointSpec, overlay: EndpointSpec) -> EndpointSpec:
-    said = {name: value for name, value in overlay.metadata.get("tool", {}).items() if name != "tool_type"}
+    provided = {
+        name: value for name, value in overlay.metadata.get("tool", {}).items() if name != "tool_type"
+    }
     own = dict(base.metadata.get("tool", {}))
-    if "lifecycle" in said:
+    if "lifecycle" in provided:
         own.pop("visibility", None)  # which says that the operation was a draft
     words = {
-        "tool": own | said,
+        "tool": own | provided,
         "annotations": base.metadata.get("annotations", {}) | overlay.metadata.get("annotations", {}),
         "routing": overlay.metadata.get("routing"),
         "endpoint_id": overlay.metadata.get("endpoint_id"),
@@ -202,7 +204,7 @@ def _overlay(base: EndpointSpec, overlay: EndpointSpec) -> EndpointSpec:
         ),
         output_schema=base.output_schema or overlay.output_schema,
         metadata=base.metadata | {name: value for name, value in words.items() if value},
-        deprecated=overlay.deprecated if "lifecycle" in said else base.deprecated,
+        deprecated=overlay.deprecated if "lifecycle" in provided else base.deprecated,
     )
 
 
@@ -264,7 +266,7 @@ def _source(value: JsonValue) -> str:
 
 
 def _conflicts(overlay: EndpointSpec, base: EndpointSpec) -> Iterator[tuple[str, str, str]]:
-    """(field, what the higher layer says of it, what the contract says) wherever they differ."""
+    """Yields (field, value of the higher layer, value of the contract) wherever they differ."""
     call = overlay.metadata.get("call", {})
     if _protocol(overlay) != _protocol(base):
         yield "protocol", _protocol(overlay), _protocol(base)
@@ -302,21 +304,23 @@ def _input_conflicts(overlay: EndpointSpec, base: EndpointSpec) -> Iterator[tupl
         yield f"input '{truncate(name, 100)}'", "nothing", "that it is required"
 
 
-def _output_conflicts(said: JsonObject, own: JsonObject) -> Iterator[tuple[str, str, str]]:
-    known = {place.name: place for place in parameter_places(own)}
-    yield from _type_conflict("output", Place("", said, (), False), said, Place("", own, (), False), own)
-    for place in parameter_places(said) if known else ():
+def _output_conflicts(overlay: JsonObject, base: JsonObject) -> Iterator[tuple[str, str, str]]:
+    known = {place.name: place for place in parameter_places(base)}
+    yield from _type_conflict(
+        "output", Place("", overlay, (), False), overlay, Place("", base, (), False), base
+    )
+    for place in parameter_places(overlay) if known else ():
         field = f"output '{truncate(place.name, 100)}'"
         if place.name not in known:
             yield field, "that it exists", "that it does not"
         else:
-            yield from _type_conflict(field, place, said, known[place.name], own)
+            yield from _type_conflict(field, place, overlay, known[place.name], base)
 
 
 def _type_conflict(
-    field: str, said: Place, said_root: JsonObject, own: Place, own_root: JsonObject
+    field: str, overlay: Place, overlay_root: JsonObject, base: Place, base_root: JsonObject
 ) -> Iterator[tuple[str, str, str]]:
-    other, ours = _types(said.schema, said_root), _types(own.schema, own_root)
+    other, ours = _types(overlay.schema, overlay_root), _types(base.schema, base_root)
     if other and ours and other != ours:
         yield field, " or ".join(sorted(other)), " or ".join(sorted(ours))
 

@@ -1,5 +1,5 @@
-"""What a document would do to its source's tools, found out without writing anything (SYN-4). Applying makes the same plan
-again under the source's lock, so that what is written is what was shown.
+"""Plans a sync: compares a document with the endpoints of its source, and writes nothing (SYN-4). Applying makes the same
+plan again under the source's lock, so that what is written is what was shown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ID_TAKEN = "the tool_id exists already"
 
 
 class ExistingEndpoint(NamedTuple):
-    """An endpoint as it is; `layered` if more than one document speaks of it."""
+    """A stored endpoint; `layered` if more than one document describes it."""
 
     pk: UUID
     key: str
@@ -51,7 +51,7 @@ def make_plan(source: Source, parsed: LayeredDocument) -> Plan:
 
 
 class _Planner:
-    """One plan while it is made: what the source will offer is held against what is there."""
+    """Makes one plan: the endpoints that the source will have, compared with the stored ones."""
 
     def __init__(self, source: Source, parsed: LayeredDocument) -> None:
         self.source, self._parsed, self.document = source, parsed, parsed.document
@@ -65,9 +65,7 @@ class _Planner:
         # A LightAPI source consists of what other kinds only have beside their documents.
         self._overlays_stand_alone = layers.stands_alone(source.kind)
         self.base = layers.base_layer(source.kind)
-        self._specs_by_layer: dict[
-            str, dict[Layer, EndpointSpec]
-        ] = {}  # where several documents speak of the source
+        self._specs_by_layer: dict[str, dict[Layer, EndpointSpec]] = {}  # of a source with several documents
 
     def plan(self) -> Plan:
         wanted, mentioned = self._future_endpoints()
@@ -79,7 +77,7 @@ class _Planner:
             one.fields = [field_change("description", None, one.spec.description if one.spec else "")]
         changed, same = self._compare_with_existing(wanted)
         described = self._with_differences([*changed, *moved], only_changed=False)
-        # A new title shows in every tool, and a source whose syncs win takes back what was edited meanwhile.
+        # A new title shows in every tool, and a source whose syncs win resets what was edited meanwhile.
         retitled = self._with_differences(same, only_changed=True) if self._must_compare_unchanged() else []
         removed = self._removals(gone)
         changes = sorted([*new, *described, *retitled, *removed], key=lambda one: one.key)
@@ -90,23 +88,23 @@ class _Planner:
         report.unchanged = len((mentioned & wanted.keys()) - {one.key for one in changes})
         report.conflicts = sum(one.conflict for one in changes)
         report.protected = self._count_protected(wanted, {one.old_key for one in moved})
-        # A plan that is applied brings those of its first making along.
+        # A plan that is applied has the warnings of its first making already.
         report.warnings = list(dict.fromkeys((*self.document.warnings, *self._warnings.all())))
         return Plan(changes, report, active=sum(one.active for one in self.existing.values()))
 
     def _existing_endpoints(self) -> Iterator[ExistingEndpoint]:
         if self.source.is_new:
             return
-        # What the layers say stays in the database: of a large source it is most of what there is.
+        # Not the layers themselves, which are most of the data of a large source.
         rows = self.source.endpoints.annotate(layered=~Q(layers={})).values_list(
             "pk", "key", "content_hash", "active", "metadata__operation_id", "layered"
         )
         for row in rows.iterator():
             yield ExistingEndpoint(*row)
 
-    # What the source will offer -----------------------------------------------------------------------------------------
+    # The endpoints that the source will have ----------------------------------------------------------------------------
     def _future_endpoints(self) -> tuple[dict[str, PlannedChange], set[str]]:
-        """What each endpoint will be, by key, as far as this document decides it; and the keys that it speaks of."""
+        """The endpoints that the source will have, by key, and the keys that this document describes."""
         specs = self._storable(self.document.endpoints)
         is_alone = self._parsed.layer == self.base and not any(one.layered for one in self.existing.values())
         if not is_alone:
@@ -118,22 +116,22 @@ class _Planner:
         return wanted, set(wanted)
 
     def _layered(self, specs: Sequence[EndpointSpec]) -> tuple[dict[str, PlannedChange], set[str]]:
-        """Every endpoint of the source put together anew from what each of its documents says of it."""
+        """Merges every endpoint of the source from all of its documents, this one included."""
         base, layer = self.base, self._parsed.layer
-        said = self._specs_by_layer
+        specs_by_key = self._specs_by_layer
         endpoints = () if self.source.is_new else self.source.endpoints.iterator(chunk_size=CHUNK)
         for endpoint in endpoints:
             stored = {Layer(name): layers.from_json(one) for name, one in endpoint.layers.items()}
             if endpoint.active:
-                said[endpoint.key] = stored or {base: spec_of_endpoint(endpoint)}
+                specs_by_key[endpoint.key] = stored or {base: spec_of_endpoint(endpoint)}
             else:
-                # It is there no more; what others wrote about it waits for its return.
-                said[endpoint.key] = {} if self._overlays_stand_alone else stored
-                said[endpoint.key].pop(base, None)
+                # It was removed; what other documents say about it is kept for its return.
+                specs_by_key[endpoint.key] = {} if self._overlays_stand_alone else stored
+                specs_by_key[endpoint.key].pop(base, None)
         known = layers.EndpointIndex(
             {
                 key: layers.merge_layers(by_layer)[0]
-                for key, by_layer in said.items()
+                for key, by_layer in specs_by_key.items()
                 if self._exists(by_layer)
             }
         )
@@ -148,19 +146,19 @@ class _Planner:
                 self._leave_out(spec.key, f"{key} is described already by another operation of the document")
             else:
                 mentioned.add(key)
-                said.setdefault(key, {})[layer] = spec
+                specs_by_key.setdefault(key, {})[layer] = spec
         if self._is_whole:
-            for key, by_layer in said.items():
+            for key, by_layer in specs_by_key.items():
                 if key not in mentioned:
                     by_layer.pop(layer, None)
         wanted: dict[str, PlannedChange] = {}
-        for key, by_layer in said.items():
+        for key, by_layer in specs_by_key.items():
             if self._exists(by_layer):
                 wanted[key] = self._merged(key, by_layer)
         return wanted, mentioned
 
     def _exists(self, by_layer: Mapping[Layer, EndpointSpec]) -> bool:
-        """Whether what the layers say of an endpoint makes one of it; of one that has vanished, others may still say something."""
+        """Whether these layers make an endpoint; other documents may still describe one that was removed."""
         return self.base in by_layer or bool(by_layer and self._overlays_stand_alone)
 
     def _merged(self, key: str, by_layer: Mapping[Layer, EndpointSpec]) -> PlannedChange:
@@ -188,7 +186,7 @@ class _Planner:
         self.report.left_out.append({"operation": key, "reason": reason})
 
     def _leave_out_taken_ids(self, wanted: dict[str, PlannedChange]) -> None:
-        """Leaves out what has the verbatim id of another source's tool: ids of a file are not ours to bend."""
+        """Leaves out tools whose id another source's tool has, because the ids of a file are kept verbatim."""
         if self.source.kind != SourceKind.MANUAL:
             return
         namespace = self._parsed.namespace
@@ -197,7 +195,7 @@ class _Planner:
             del wanted[key]
             self._leave_out(key, f"{ID_TAKEN} in namespace {namespace}")
 
-    # Held against what is there -----------------------------------------------------------------------------------------
+    # Compared with the stored endpoints ---------------------------------------------------------------------------------
     def _removed_endpoints(self, wanted: Mapping[str, PlannedChange]) -> list[ExistingEndpoint]:
         if not self._is_whole:
             return []
@@ -218,9 +216,8 @@ class _Planner:
     def _detect_moves(
         self, new: list[PlannedChange], gone: list[ExistingEndpoint]
     ) -> tuple[list[PlannedChange], list[PlannedChange], list[ExistingEndpoint]]:
-        """An operation that left one path and stands at another under its old operationId is the same tool (SYN-6).
-
-        Only where that id is one operation's, before and after: what could be two is not guessed.
+        """Finds operations that moved to another path with the same operationId: they stay the same tool (SYN-6). Only where
+        one operation has that id before and after; nothing is guessed between two. Returns (new, moved, removed).
         """
         lost = [*gone, *(one for one in self.existing.values() if not one.active)]
         before = Counter(one.operation_id for one in lost if one.operation_id)
@@ -268,7 +265,7 @@ class _Planner:
     def _must_compare_unchanged(self) -> bool:
         if self.source.is_new or self.source.kind == SourceKind.MANUAL:
             return not self.source.is_new and self.source.sync_wins
-        # Not by the title that is stored: a sync of which only a part was chosen has left the other tools behind.
+        # Compared with the tools, not with the stored title: a sync that was applied in part left other tools with the old one.
         behind = self.source.tools.filter(endpoint__active=True).exclude(server=self.source.display_title)
         return self.source.sync_wins or bool(behind.exists())
 
@@ -303,7 +300,7 @@ class _Planner:
             raise ValueError("only a tool with an endpoint, before and after, has differences")
         planned.tool_uuid, planned.name = tool.pk, tool.name
         overrides = {one.field: one.value for one in tool.overrides.all()}
-        # Syncs that win have no word to win with where the source says nothing.
+        # A field that the source does not provide keeps its override, even where syncs win.
         dropped = {
             name: value
             for name, value in dropped_fields(endpoint, spec).items()

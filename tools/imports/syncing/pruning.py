@@ -25,7 +25,7 @@ def _prune(source: Source) -> int:
     old = list(over.values_list("pk", flat=True)[settings.SYNCS_KEPT :])
     if not old:
         return 0
-    # Deletion reads the rows, of which the large columns are not wanted.
+    # Deletion reads the rows; the large columns are left out.
     Sync.objects.filter(pk__in=old).defer("summary").delete()
     newer = SourceDocument.objects.filter(
         source=source, layer=OuterRef("layer"), fetched_at__gt=OuterRef("fetched_at")

@@ -21,7 +21,8 @@ ACTOR = "schedule"
 
 
 def start_due_syncs() -> int:
-    """A job for every source that is due, in every tenant; returns how many. What was missed while nothing ran is done once."""
+    """Starts a job for every source that is due, in every tenant, and returns how many. A source that missed several times is
+    synced once."""
     started = 0
     for tenant_id in tenant_ids():
         try:

@@ -183,7 +183,7 @@ def apply_sync(
         sync = _planned(Sync.objects.filter(pk=sync_id).select_for_update())
         if sync.document_id != stored.pk:
             raise WrongSyncState(
-                "The source was read anew just now, and says the same. Apply the plan again."
+                "The source was read again just now and has not changed. Apply the plan again."
             )
         plan = make_plan(source, parsed)
         rows = {row.key: row for row in sync.changes.all() if chosen is None or row.pk in chosen}

@@ -1,5 +1,5 @@
-"""Imports the tools of an MCP server: of one over HTTP, of one that is started here, or from a file with its answer to tools/list.
-A command becomes an MCP server of the tenant, so that the source can be synced from then on."""
+"""Imports the tools of an MCP server: over HTTP, started here by the id of an allowed command, or from a file with its answer to
+tools/list. A command becomes an MCP server of the tenant, so that the source can be synced from then on."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Command(WholeImportCommand):
             return McpServer.objects.filter(command_id=command_id).first()
 
     def _create(self, command_id: str) -> McpServer:
-        """The MCP server that stands for the command from now on."""
+        """The MCP server that represents the command from now on."""
         try:
             return servers.create_server(actor=ACTOR, slug=slug_of(command_id), command_id=command_id)
         except CatalogueError as error:

@@ -1,5 +1,5 @@
-"""Imports a file of tools, in JSON Lines or YAML: what export_tools wrote, or tools that somebody wrote: {id, name, description,
-server, domain, parameters, tags, …}."""
+"""Imports a file of tools in JSON Lines or YAML: an export of export_tools, or hand-written tools {id, name, description, server,
+domain, parameters, tags, …}."""
 
 from __future__ import annotations
 

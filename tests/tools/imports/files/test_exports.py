@@ -345,7 +345,7 @@ WRONG: list[tuple[Any, str]] = [
     ({**FOLLOWED, "overrides": [{**OVERRIDE, "made_at": "yesterday"}]}, "the field override.made_at is not a moment"),
     ({**FOLLOWED, "tool_id": "u"}, "its endpoint /t@get belongs to the tool public/good"),
     ({**ENTRY, "tool_id": "good"}, "the tool public/good stands on an earlier line already"),
-    ({**ENTRY, "source": {**SOURCE, "kind": "mcp"}}, "says of the source s something else than an earlier line"),
+    ({**ENTRY, "source": {**SOURCE, "kind": "mcp"}}, "describes the source s in another way than an earlier line"),
 ]  # fmt: skip
 
 

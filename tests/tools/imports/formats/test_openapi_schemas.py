@@ -243,7 +243,7 @@ def test_a_shortened_schema_never_refuses_what_the_full_one_allows_SYN_1(
 
     def bundle(size: int) -> Any:
         schemas = Schemas(RefResolver(tree, siblings_count=True))
-        return SchemaBudget(schemas, size).parameters(
+        return SchemaBudget(schemas, size).fit_parameters(
             [Part("p", schemas.piece(root, "root"), {}, required=True)]
         )
 

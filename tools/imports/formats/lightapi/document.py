@@ -69,7 +69,7 @@ class _Operation(NamedTuple):
 
     @property
     def method(self) -> str:
-        """The verb of HTTP, `call` for everything that is called by its name."""
+        """The HTTP method, or `call` for an operation of another protocol."""
         return str(self.written.get("method", "call")).lower() if self.protocol == "http" else "call"
 
     @property
@@ -219,7 +219,7 @@ class _Reader:
         own = {key: node[key] for key in ("$defs", "definitions") if isinstance(node.get(key), dict)}
         resolver = RefResolver({**self._tree, **own}, siblings_count=True)
         schemas = Schemas(resolver)
-        fitted = SchemaBudget(schemas, limit).answer(schemas.piece(node, where))
+        fitted = SchemaBudget(schemas, limit).fit_schema(schemas.piece(node, where))
         for warning in resolver.warnings.all():
             self._resolver.warnings.add(warning)
         if fitted.shortened:
@@ -229,7 +229,7 @@ class _Reader:
         return fitted.schema or None
 
     def _without_secrets(self, value: JsonValue, where: str) -> JsonValue:
-        """The value without what may only come from `${secrets…}` and stands there written out, and without keys of TLS."""
+        """The value without secrets that are written out instead of referenced as `${secrets…}`, and without TLS keys."""
         if isinstance(value, list):
             return [self._without_secrets(one, f"{where}.{number}") for number, one in enumerate(value)]
         if not isinstance(value, dict):
@@ -262,13 +262,13 @@ class _Reader:
             "tool_type": "mcp" if operation.protocol == "mcp" else "api",
             "semantic_namespace": truncate(self._tree["info"]["namespace"], 100),
         }
-        # What is not said stays unsaid, so that a lower layer's word counts; the format's defaults are the catalogue's.
+        # Fields that the document leaves out stay out, so that a lower layer's value counts; the defaults are the catalogue's.
         if "visibility" in written:
             tool["sensitivity"] = written["visibility"]
         if "lifecycle" in written:
             tool["lifecycle"] = _LIFECYCLE[written["lifecycle"]]
         if written.get("lifecycle") == "draft":
-            # What is not finished is found by those who know its id, and offered to nobody.
+            # A draft is found by its id only, and is not offered in searches.
             tool["visibility"] = "unlisted"
         if "group" in capability:
             tool["category"] = truncate(one_line(capability["group"], limit=100), 100)

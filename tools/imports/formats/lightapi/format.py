@@ -1,5 +1,4 @@
-"""What a LightAPI description may look like: the format's own schema (lightapi-0.1.0.yaml), and what is said about a document that
-breaks it. Every fault has its place, for example `operations.ping.method`. Values are never repeated, since a wrong document
+"""Validates a LightAPI description against the format's own schema (lightapi-0.1.0.yaml), and names every violation. Every fault has its place, for example `operations.ping.method`. Values are never repeated, since a wrong document
 may hold a secret where only its name may stand.
 """
 
@@ -51,7 +50,7 @@ def validate(tree: JsonValue, subject: str) -> JsonObject:
 
 @functools.cache
 def _validator() -> Draft202012Validator:
-    """The format's schema, but with an operation's kind chosen by its protocol: of a `oneOf` nobody can say what is wrong."""
+    """The format's schema, but with an operation's kind chosen by its protocol: errors of a `oneOf` name no field."""
     schema = yaml.load(_SCHEMA.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - ours
     schema["$defs"]["operation"] = {
         "type": "object",

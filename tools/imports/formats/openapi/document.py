@@ -1,9 +1,8 @@
 """OpenAPI 2.0, 3.0 and 3.1 documents (3.2 as 3.1) as endpoint specs.
 
 Every operation under `paths` becomes one endpoint, or is listed as left out with the reason; what is odd but
-bearable is a warning. Only a document that cannot be read as OpenAPI at all is refused. Nothing here opens a
-file, a socket or the database: bytes in, a `ParsedDocument` out, the same for the same bytes. How one
-operation is read stands in `operations`.
+usable is a warning. Only a document that cannot be read as OpenAPI at all is refused. Nothing here opens a
+file, a socket or the database: bytes in, a `ParsedDocument` out, the same for the same bytes. `operations` reads one operation.
 """
 
 from __future__ import annotations
@@ -144,7 +143,7 @@ def _operations(
         if not path.startswith("/"):
             resolver.warnings.add(f"{truncate(path, 200)}: a path begins with '/', and this one does not.")
         if isinstance(written, dict) and "$ref" in written:
-            # As with aliases of YAML, what a reference stands for counts at every use.
+            # As with aliases of YAML, the values behind a reference count at every use.
             values += resolver.values_behind(written)
             if values > MAX_VALUES:
                 raise DocumentRefused(
@@ -164,7 +163,7 @@ def _operations(
 
 
 def _path_item(written: JsonValue, resolver: RefResolver) -> tuple[JsonObject, str]:
-    """A path item with its local `$ref` resolved, what stands beside it winning; and what part is missing."""
+    """A path item with its local `$ref` resolved, whose siblings win; and the reason why a part of it is missing, or ""."""
     item: JsonObject = {}
     seen: set[str] = set()
     while isinstance(written, dict):
@@ -193,7 +192,7 @@ def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, JsonVal
         elif method in _ALL_METHODS or (not method.startswith("x-") and _looks_like_an_operation(operation)):
             name = truncate(method, 50)
             yield name, operation, f"OpenAPI {version.written} knows no method '{name}'"
-    # From 3.2 on, methods without a key of their own stand here, written as they are sent.
+    # From 3.2 on: methods that have no key, written as they are sent.
     extra = item.get("additionalOperations")
     taken = item.keys() & version.methods
     for method, operation in extra.items() if isinstance(extra, dict) else ():

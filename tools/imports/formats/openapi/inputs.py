@@ -1,8 +1,8 @@
 """What an operation takes: its parameters and its body, read from OpenAPI 2.0's words or 3.x's.
 
 Parameters of the path and of the operation are merged by name and place, the operation's own winning. The
-fields of a form or multipart body become inputs of their own; any other body is one input. How inputs become
-one schema stands in `parameters`.
+fields of a form or multipart body become inputs of their own; any other body is one input. `parameters` makes one schema
+of them.
 """
 
 from __future__ import annotations

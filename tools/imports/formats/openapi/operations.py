@@ -47,7 +47,7 @@ class RawOperation(NamedTuple):
 
 
 class OperationReader:
-    """Reads one document's operations, and remembers what is to be said about many of them at once."""
+    """Reads one document's operations, and collects warnings that are given once for many of them."""
 
     def __init__(self, resolver: RefResolver, *, swagger: bool, share: int) -> None:
         """`share`: which part of the limits a tool's schemas may take, 1 for all, 4 for a quarter."""
@@ -55,8 +55,8 @@ class OperationReader:
         self._swagger = swagger
         self._schemas = Schemas(resolver)
         self._inputs = InputReader(resolver, self._schemas, swagger=swagger)
-        self._bundler = SchemaBudget(self._schemas, MAX_INPUT_BYTES // share)
-        self._answers = SchemaBudget(self._schemas, MAX_OUTPUT_BYTES // share)
+        self._inputs_budget = SchemaBudget(self._schemas, MAX_INPUT_BYTES // share)
+        self._output_budget = SchemaBudget(self._schemas, MAX_OUTPUT_BYTES // share)
         # Keyed by the identity of nodes of the document, which outlive this object.
         self._servers: dict[int, list[str]] = {}
         self._securities: dict[int, list[list[str]]] = {}
@@ -81,7 +81,7 @@ class OperationReader:
         return tuple(specs)
 
     def endpoint(self, raw: RawOperation, name: str) -> EndpointSpec:
-        """The spec of an operation that is to be called `name`."""
+        """The spec of an operation under the name `name`."""
         operation = raw.operation
         title = one_line(operation.get("summary", raw.item.get("summary")), limit=MAX_TITLE)
         description = join_summary(
@@ -90,7 +90,9 @@ class OperationReader:
         )
         if not description:
             self._without_text.append(raw.key)
-        parameters = fit_inputs(self._inputs.inputs(raw.path, raw.item, operation, raw.key), self._bundler)
+        parameters = fit_inputs(
+            self._inputs.inputs(raw.path, raw.item, operation, raw.key), self._inputs_budget
+        )
         if parameters.left_out:
             names = ", ".join(truncate(name, 50) for name in parameters.left_out[:_NAMED_IN_WARNING])
             self._without_room.append(
@@ -139,7 +141,9 @@ class OperationReader:
             resolved = self._resolver.resolved(responses[status], f"{where}: answer {status}")
             node = self._answer_schema(resolved.value) if resolved else None
             if node is not None:
-                fitted = self._answers.answer(self._schemas.piece(node, f"{where}: answer {status}"))
+                fitted = self._output_budget.fit_schema(
+                    self._schemas.piece(node, f"{where}: answer {status}")
+                )
                 return fitted.schema or None, fitted.shortened
         return None, False
 

@@ -1,7 +1,7 @@
 """One object schema for all that an operation takes, and where each of its properties goes in a request.
 
 The same name in two places stays two properties (see `names.property_names`); the list is what a caller needs
-to build the request, and the only place where a parameter's name stands as the document writes it.
+to build the request, and the only place that has a parameter's name as the document writes it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def fit_inputs(inputs: Inputs, budget: SchemaBudget) -> Parameters:
     values = sorted(inputs.values, key=lambda value: _PLACES.index(value.place))
     names = property_names([(value.place, value.name) for value in values])
     named = list(zip(names, values, strict=True))
-    fitted = budget.parameters(
+    fitted = budget.fit_parameters(
         [Part(name, value.piece, value.annotations, value.required) for name, value in named]
     )
     places: list[JsonObject] = []
