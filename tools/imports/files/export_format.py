@@ -111,9 +111,9 @@ def read(place: str, value: Mapping[str, Any], *, namespace: str) -> Entry:
 def _source(given: Any) -> tuple[Source | None, McpServer | None]:
     if given is None:
         return None, None
-    fields = dict(_mapping(given, "source"))
-    server = fields.pop("server", None)
-    source = _row(Source, exports.SOURCE_FIELDS, fields, "source.")
+    given_fields = dict(_mapping(given, "source"))
+    server = given_fields.pop("server", None)
+    source = _row(Source, exports.SOURCE_FIELDS, given_fields, "source.")
     if not source.slug or not source.kind:
         raise ValueError("has a source without a slug or a kind")
     if source.url and not source.url.startswith(("http://", "https://")):
@@ -130,15 +130,15 @@ def _endpoint(given: Mapping[str, Any]) -> Endpoint:
     spec = _spec(endpoint, "endpoint")
     if not isinstance(endpoint.layers, dict):
         raise ValueError("the field endpoint.layers is not a JSON object")
-    for layer, fields in endpoint.layers.items():
+    for layer, stored in endpoint.layers.items():
         if layer not in Layer.values:
             raise ValueError(
                 f"has endpoint.layers with {layer!r}, which is none of {', '.join(Layer.values)}"
             )
         where = f"endpoint.layers.{layer}"
-        if missing := set(_SPEC_FIELDS) - _mapping(fields, where).keys():
+        if missing := set(_SPEC_FIELDS) - _mapping(stored, where).keys():
             raise ValueError(f"has {where} without {', '.join(sorted(missing))}")
-        _spec(_row(Endpoint, _SPEC_FIELDS, fields, f"{where}."), where)
+        _spec(_row(Endpoint, _SPEC_FIELDS, stored, f"{where}."), where)
     if not endpoint.content_hash:
         endpoint.content_hash = (
             layers.content_hash(spec, endpoint.layers) if endpoint.layers else spec.content_hash()
