@@ -1,9 +1,9 @@
-"""What the admins of tenant models share: roles, read-only ones, and refusals of the services as errors of the form."""
+"""Base classes of the admins of tenant models: roles, read-only admins, and errors of services as form errors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -11,9 +11,24 @@ from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
+from portal.tenancy.middleware import Member
 from portal.tenancy.models import Role
 from tools.catalogue import history
 from tools.catalogue.errors import CatalogueError, Invalid
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+    ModelForm = forms.ModelForm[Any]
+else:  # Django's classes take no parameters at run time
+    ModelAdmin = admin.ModelAdmin
+    ModelForm = forms.ModelForm
+
+
+class AdminRequest(HttpRequest):
+    """A request to the admin. `refusal` is the error with which a service refused the form."""
+
+    member: Member
+    refusal: CatalogueError | None
 
 
 def may(request: HttpRequest, role: str) -> bool:
@@ -22,58 +37,59 @@ def may(request: HttpRequest, role: str) -> bool:
     return member is not None and member.may(role)
 
 
-class TenantModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class TenantModelAdmin(ModelAdmin):
     """Rows of the member's tenant. Django's permission and the tenant's role must both allow."""
 
     role_to_view = Role.VIEWER
     role_to_write = Role.OPERATOR
     role_to_delete = Role.ADMIN
     list_per_page = 50
-    # What an address may be is decided by the services, not by Django's idea of one.
+    # The services validate addresses; Django's URLField refuses hosts without a dot.
     formfield_overrides = {models.URLField: {"form_class": forms.CharField}}
     show_full_result_count = False
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return may(request, self.role_to_view) and super().has_module_permission(request)
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return may(request, self.role_to_view) and super().has_view_permission(request, obj)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may(request, self.role_to_write) and super().has_add_permission(request)
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return may(request, self.role_to_write) and super().has_change_permission(request, obj)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return may(request, self.role_to_delete) and super().has_delete_permission(request, obj)
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
-        """For `@admin.action(permissions=["operate"])`: also on models whose rows nobody may type over."""
+        """For `@admin.action(permissions=["operate"])`, also of read-only models."""
         return may(request, Role.OPERATOR)
 
 
 class ReadOnlyAdmin(TenantModelAdmin):
-    """Rows that only the pipeline or an import writes."""
+    """Rows that only the pipeline or an import writes: no add, change or delete."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
 
-class RefusableForm(forms.ModelForm):  # type: ignore[type-arg]
+class RefusableForm(ModelForm):
     """A form that shows what a service refused after the form itself had found nothing wrong."""
 
     refusal: CatalogueError | None = None
 
     def _get_validation_exclusions(self) -> set[str]:
-        # Else the model's fields would be asked, which have Django's idea of an address.
-        return super()._get_validation_exclusions() | {"url"}  # type: ignore[no-any-return,misc]
+        # Else the model's URLField would refuse hosts without a dot.
+        excluded: set[str] = super()._get_validation_exclusions()  # type: ignore[misc]  # the stubs leave it out
+        return excluded | {"url"}
 
     def clean(self) -> dict[str, Any] | None:
         cleaned = super().clean()
@@ -122,12 +138,12 @@ class ServiceAdmin(TenantModelAdmin):
             return super().changeform_view(request, object_id, form_url, extra_context)
         except CatalogueError as error:
             # Once more with the refusal in the form, so that it comes back as it was typed.
-            request.refusal = error  # type: ignore[attr-defined]
+            cast(AdminRequest, request).refusal = error
             return super().changeform_view(request, object_id, form_url, extra_context)
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        form = super().get_form(request, obj, change, **kwargs)
-        form.refusal = getattr(request, "refusal", None)  # type: ignore[attr-defined]
+    def get_form(self, request: HttpRequest, obj: object = None, change: bool = False, **kwargs: Any) -> Any:
+        form = cast(type[RefusableForm], super().get_form(request, obj, change, **kwargs))
+        form.refusal = getattr(request, "refusal", None)
         return form
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
@@ -145,7 +161,7 @@ class ServiceAdmin(TenantModelAdmin):
                 messages.error(request, str(error))
 
     def get_deleted_objects(self, objs: Iterable[Any], request: HttpRequest) -> Any:
-        """Names only: what goes with a row is the service's affair, not the collector's."""
+        """The names of the rows only: the service deletes what depends on them."""
         names = [str(row) for row in objs]
         return names, {self.model._meta.verbose_name_plural: len(names)}, set(), []
 

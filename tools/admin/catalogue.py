@@ -68,17 +68,17 @@ class ToolAdmin(ServiceAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return cast(ToolQuerySet, super().get_queryset(request)).with_serving_embedding()
 
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fieldsets(self, request: HttpRequest, obj: Tool | None = None) -> Any:
         # A tool that is not stored yet has no bookkeeping.
         return self.fieldsets if obj else self.fieldsets[:-1]
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_readonly_fields(self, request: HttpRequest, obj: Tool | None = None) -> Any:
         if obj is None:
             return ()
         return (*fields.IDENTITY, *_RECORD, *(fields.SOURCE_OWNED if obj.endpoint_id else ()))
 
     def formfield_for_dbfield(self, db_field: Field[Any, Any], request: Any, **kwargs: Any) -> Any:
-        """Texts to the letter and lists one a line: an untouched imported text must not look edited."""
+        """Exact texts, and lists with one entry per line: an untouched imported text must not look edited."""
         if isinstance(db_field, ArrayField):
             return LinesField(
                 required=False,
@@ -105,11 +105,11 @@ class ToolAdmin(ServiceAdmin):
             saved = create_tool(
                 actor=who, **{name: value for name, value in given.items() if name != "seen_version"}
             )
-        # What Django logs and shows from here on is the row that was really written.
+        # Django logs and shows the row that the service wrote.
         obj.__dict__.update(saved.__dict__)
 
-    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """A tool has nothing related that its form writes."""
+    def save_related(self, request: HttpRequest, form: object, formsets: object, change: bool) -> None:
+        """Writes nothing: the form of a tool has no related rows."""
 
     def delete_model(self, request: HttpRequest, obj: Tool) -> None:
         delete_tool(pk=obj.pk, actor=request.user.get_username())
@@ -123,7 +123,7 @@ class ToolAdmin(ServiceAdmin):
 
 @admin.register(Source)
 class SourceAdmin(SettingsAdmin):
-    """Sources come from imports; what a person decides about one is whether imports overwrite edits."""
+    """Sources come from imports; only whether syncs win over overrides is editable."""
 
     list_display = ("slug", "display_title", "kind", "sync_wins", "updated_at")
     list_filter = ("kind", "sync_wins")

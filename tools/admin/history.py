@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.apps import apps
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from tools.admin.base import ReadOnlyAdmin
+from tools.admin.base import AdminRequest, ReadOnlyAdmin
 
 
 class EventAdmin(ReadOnlyAdmin):
@@ -20,15 +20,15 @@ class EventAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # Event models have a plain manager; the policy in the database stands beneath.
-        return super().get_queryset(request).filter(tenant_id=request.member.tenant_id)  # type: ignore[attr-defined]
+        return super().get_queryset(request).filter(tenant_id=cast(AdminRequest, request).member.tenant_id)
 
     @admin.display(description="what")
-    def what(self, event: Any) -> str:
+    def what(self, event: object) -> str:
         return str(getattr(event, "name", "") or getattr(event, "slug", "") or getattr(event, "field", ""))
 
     @admin.display(description="who")
-    def who(self, event: Any) -> str:
-        return str((event.pgh_context or {}).get("actor", ""))
+    def who(self, event: object) -> str:
+        return str((getattr(event, "pgh_context", None) or {}).get("actor", ""))
 
 
 for _name in ("SourceEvent", "McpServerEvent", "ToolEvent", "ManualOverrideEvent"):

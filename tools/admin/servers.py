@@ -1,4 +1,4 @@
-"""Admin of MCP servers: what a person decides about one, by the same services as its pages."""
+"""Admin of MCP servers: writes by the same services as the pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.models import McpServer
 
 class ServerForm(SettingsForm):
     def clean(self) -> dict[str, Any] | None:
-        """The service's sentence, before the model only names the constraint."""
+        """Adds the message of the service; the model would only name the constraint."""
         cleaned = super().clean() or {}
         if bool(cleaned.get("url")) == bool(cleaned.get("command_id")):
             self.add_error("url", servers.ONE_WAY)
@@ -25,7 +25,7 @@ class ServerForm(SettingsForm):
 
 @admin.register(McpServer)
 class McpServerAdmin(SettingsAdmin):
-    """Whether a server answers is noted when it is asked, and never typed."""
+    """Health and last error are read-only: a test or a sync writes them."""
 
     form = ServerForm
     role_to_write = Role.ADMIN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from portal.tenancy.keys import create_api_key
 from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Role, Scope, Sensitivity, Tenant
-from tools.admin.base import ReadOnlyAdmin, TenantModelAdmin
+from tools.admin.base import ModelForm, ReadOnlyAdmin, TenantModelAdmin
 
 
 @admin.register(Tenant)
@@ -22,8 +22,8 @@ class TenantAdmin(ReadOnlyAdmin):
     list_display = ("slug", "name", "created_at")
 
 
-class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
-    # Typed and not chosen: people belong to no tenant, so a list would show everybody's names to every tenant.
+class MembershipForm(ModelForm):
+    # A text input, not a list: users belong to no tenant, so a list would show all user names to every tenant.
     user = forms.ModelChoiceField(
         get_user_model().objects.all(), to_field_name="username", widget=forms.TextInput, label="Username"
     )
@@ -45,7 +45,7 @@ class MembershipAdmin(TenantModelAdmin):
     list_filter = ("role",)
 
 
-class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
+class ApiKeyForm(ModelForm):
     scopes = forms.MultipleChoiceField(choices=Scope.choices, widget=forms.CheckboxSelectMultiple)
 
     class Meta:
@@ -65,9 +65,15 @@ class ApiKeyForm(forms.ModelForm):  # type: ignore[type-arg]
         return expires_at
 
 
+class NewKeyRequest(HttpRequest):
+    """The request that creates a key, with the secret that its answer shows."""
+
+    secret: str
+
+
 @admin.register(ApiKey)
 class ApiKeyAdmin(TenantModelAdmin):
-    """A key is made here and shown once; afterwards it can only be revoked."""
+    """A key is created here and shown once; afterwards it can only be revoked."""
 
     role_to_view = role_to_write = Role.ADMIN
     list_display = ("name", "prefix", "scopes", "max_sensitivity", "expires_at", "last_used_at", "revoked_at")
@@ -84,21 +90,21 @@ class ApiKeyAdmin(TenantModelAdmin):
     )
     actions = ("revoke",)
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return self.has_add_permission(request)
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+    def get_form(self, request: HttpRequest, obj: object = None, change: bool = False, **kwargs: Any) -> Any:
         if obj is None:
             return super().get_form(request, obj, change, form=ApiKeyForm, fields=ApiKeyForm.Meta.fields)
         return super().get_form(request, obj, change, **kwargs)
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+    def get_fields(self, request: HttpRequest, obj: object = None) -> Any:
         return ApiKeyForm.Meta.fields if obj is None else self.fields
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
@@ -115,16 +121,18 @@ class ApiKeyAdmin(TenantModelAdmin):
             requests_per_minute=given["requests_per_minute"],
         )
         obj.__dict__.update(row.__dict__)
-        request.new_api_key = secret  # type: ignore[attr-defined]
+        cast(NewKeyRequest, request).secret = secret
 
-    def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: Any = None) -> HttpResponse:
+    def response_add(
+        self, request: HttpRequest, obj: ApiKey, post_url_continue: object = None
+    ) -> HttpResponse:
         """Shows the key in this answer and nowhere else: a redirect's message would store it in the session."""
         context = {
             **self.admin_site.each_context(request),
             "title": "API key created",
             "opts": self.opts,
             "key": obj,
-            "secret": request.new_api_key,  # type: ignore[attr-defined]
+            "secret": cast(NewKeyRequest, request).secret,
         }
         return TemplateResponse(
             request, "admin/api_key_created.html", context, headers={"Cache-Control": "no-store"}
@@ -138,7 +146,7 @@ class ApiKeyAdmin(TenantModelAdmin):
 
 @admin.register(IdempotencyKey)
 class IdempotencyKeyAdmin(ReadOnlyAdmin):
-    """Which requests are remembered; not their answers, which may show more than this visitor's own key would."""
+    """The stored requests without their responses, which may show more than this user may see."""
 
     role_to_view = Role.ADMIN
     list_display = ("key", "api_key", "status", "created_at")

@@ -1,4 +1,4 @@
-"""The models that there are vectors of, and the switch between them (EMB-10).
+"""The embedding models of the installation, and the switch between them (EMB-10).
 
 They belong to the whole installation: a tenant's admin sees which one serves, a superuser the counts of all tenants and
 the buttons.
@@ -33,7 +33,7 @@ from tools.web.shell.polling import poll_count, poll_seconds
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """The slot that does not serve. `served_before`: it is the way back."""
+    """The slot that does not serve. `served_before`: one can switch back to it."""
 
     slot: Slot
     served_before: bool
@@ -41,7 +41,7 @@ class Second:
 
     @property
     def missing(self) -> int:
-        """Neither ready nor given up."""
+        """How many vectors are neither ready nor failed."""
         return self.found.total - self.found.ready - self.found.failed
 
     @property
@@ -62,7 +62,7 @@ class Second:
 @require_GET
 @member_page(Role.ADMIN)
 def models_page(request: TenantRequest) -> HttpResponse:
-    """The page, or `#models` for a poll, which ends once nothing is missing."""
+    """The page, or its `#models` for a poll. Polling ends once nothing is missing."""
     kept = slots.all()
     second = _second(kept) if len(kept) > 1 else None
     count = poll_count(request)
@@ -83,7 +83,7 @@ def models_page(request: TenantRequest) -> HttpResponse:
 
 
 def troubles_of(slot: Slot) -> list[OpenCircuit]:
-    """Why the slot's provider is not asked at the moment; empty while it is well."""
+    """The open circuits of the slot's provider; empty while it is healthy."""
     return [trouble for trouble in circuit_breaker.open_circuits() if trouble.name == slot.model]
 
 
@@ -105,7 +105,7 @@ def _superuser(request: TenantRequest) -> None:
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
 def switch_model(request: TenantRequest) -> HttpResponse:
-    """Lets the named model serve, after a question. Pressing twice changes nothing more."""
+    """Switches to the named model, after a question. A second press changes nothing."""
     _superuser(request)
     if request.method == "POST":
         return _carry_out(
@@ -131,7 +131,7 @@ def switch_model(request: TenantRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
 def drop_model(request: TenantRequest) -> HttpResponse:
-    """Gives the model up that does not serve, after a question. The workers delete its vectors."""
+    """Drops the model that does not serve, after a question. The workers delete its vectors."""
     _superuser(request)
     if request.method == "POST":
         return _carry_out(request, slots.drop, "was dropped. The workers delete its vectors within minutes.")
@@ -150,7 +150,7 @@ def drop_model(request: TenantRequest) -> HttpResponse:
 
 
 def _carry_out(request: TenantRequest, change: Callable[[str], Slot], said: str) -> HttpResponse:
-    """Changes the slot of the model that the form means, and says what became of it, or why nothing did."""
+    """Applies the change to the slot of the posted model; a message tells the outcome."""
     try:
         slot = change(request.POST.get("model", ""))
     except SlotError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from django.conf import settings
@@ -143,7 +143,7 @@ def card_of(row: Embedded, entity: EmbeddedEntity = TOOL) -> Card:
     )
 
 
-def card_context(card: Card, polls: int = 0) -> dict[str, Any]:
+def card_context(card: Card, polls: int = 0) -> dict[str, object]:
     """The context of templates/embeddings/card.html after this number of polls."""
     return {
         "card": card,
@@ -154,7 +154,7 @@ def card_context(card: Card, polls: int = 0) -> dict[str, Any]:
 
 
 def open_passage_circuits() -> list[OpenCircuit]:
-    """Why no vectors of tools can be made at the moment; empty while the providers are well."""
+    """The open circuits that keep texts from being embedded; empty while the providers are healthy."""
     stored = {slot.model for slot in slots.all()}
     return [one for one in circuit_breaker.open_circuits() if one.purpose == "passage" and one.name in stored]
 

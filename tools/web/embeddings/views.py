@@ -48,7 +48,7 @@ def _render_card(request: TenantRequest, card: Card, polls: int = 0) -> HttpResp
 @require_POST
 @member_page(Role.OPERATOR)
 def refresh_embedding(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Queues the tool's embedding again. A second press finds the same task and changes nothing that matters."""
+    """Queues the tool's embedding again. A second press finds the same task."""
     find_tool(request, pk)
     with ErrorsAsMessages(request):
         if refresh_embeddings(pks=[pk]):

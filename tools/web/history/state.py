@@ -8,8 +8,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Model
+
 from tools import fields
 from tools.catalogue import history
+from tools.catalogue.history import Event
 from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
 from tools.models import ManualOverride, McpServer, Source, Tool
 from tools.web.overrides.state import label_of
@@ -27,7 +30,7 @@ _VERBS = {"insert": "created", "update": "changed", "delete": "deleted"}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One field's step from old to new."""
+    """The change of one field, as a diff."""
 
     label: str
     diff: list[Segment]
@@ -46,7 +49,7 @@ class Entry:
 
 
 def tool_history(pk: UUID, *, page: int = 1) -> tuple[list[Entry], bool]:
-    """A page of entries of a tool and its overrides, newest first, and whether older ones follow."""
+    """A page of the entries of a tool and its overrides, newest first, and whether older entries exist."""
     wanted = page * PAGE + 1
     found = [
         *entries(Tool, {"pgh_obj_id": pk}, wanted),
@@ -56,9 +59,9 @@ def tool_history(pk: UUID, *, page: int = 1) -> tuple[list[Entry], bool]:
     return found[(page - 1) * PAGE : page * PAGE], len(found) > page * PAGE
 
 
-def entries(model: type[Any], which: Mapping[str, Any], wanted: int = PAGE) -> list[Entry]:
-    """The newest `wanted` events of the rows of a tracked model that `which` filters, newest first; whatever wrote them, a
-    service, a statement for many rows or plain SQL."""
+def entries(model: type[Model], which: Mapping[str, object], wanted: int = PAGE) -> list[Entry]:
+    """The newest `wanted` events of the rows of a tracked model that `which` filters, newest first, whether a
+    service, a bulk statement or plain SQL wrote them."""
     rows = history.with_before(model, history.events(model).filter(**which).order_by("-pgh_id"), wanted)
     if model is Source:
         _name_servers([one for pair in rows for one in pair if one is not None])
@@ -66,8 +69,8 @@ def entries(model: type[Any], which: Mapping[str, Any], wanted: int = PAGE) -> l
     return [words(model, row, before) for row, before in rows]
 
 
-def _name_servers(rows: Iterable[dict[str, Any]]) -> None:
-    """Puts the name of a server, which may be gone by now, where its id stands."""
+def _name_servers(rows: Iterable[Event]) -> None:
+    """Replaces the ids of servers by their names, also of deleted servers."""
     ids = {row["server_id"] for row in rows} - {None}
     events = history.events(McpServer).filter(pgh_obj_id__in=ids).order_by("pgh_id")
     slugs = dict(events.values_list("pgh_obj_id", "slug"))
@@ -76,7 +79,7 @@ def _name_servers(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def settings_at(row: Source | McpServer, event: str, names: Iterable[str]) -> dict[str, Any]:
-    """What an event of this source or server left these fields as, for the form that sets them; {} if there is none such."""
+    """The values of these fields after an event of this source or server; {} if there is no such event."""
     if not event.isdecimal() or len(event) > _EVENT_DIGITS:
         return {}
     events = history.events(type(row)).filter(pgh_obj_id=row.pk, pgh_id=int(event))
@@ -89,14 +92,14 @@ def settings_at(row: Source | McpServer, event: str, names: Iterable[str]) -> di
 
 
 def last_author(row: Source | McpServer) -> str:
-    """Who changed the settings last, to begin a sentence with."""
+    """The author of the newest event, for the start of a sentence."""
     found = history.events(type(row)).filter(pgh_obj_id=row.pk).order_by("-pgh_id").first()
     return str(((found and found.pgh_context) or {}).get("actor") or "Somebody")
 
 
 def restorable(tool: Tool, event: int) -> dict[str, Any] | None:
-    """What update_tool would have to change to make the tool what it was after this event; None if there is no such
-    event. Whether it is active is a decision of its own, and what an imported tool takes and gives is its source's."""
+    """The changes with which update_tool restores the tool to its state after this event; None if there is no such event.
+    `active` is never restored, nor are the schemas of an imported tool, which belong to its source."""
     row = (
         history.events(Tool)
         .filter(pgh_obj_id=tool.pk, pgh_id=event)
@@ -121,7 +124,7 @@ def restorable(tool: Tool, event: int) -> dict[str, Any] | None:
 
 
 def changes_of(tool: Tool, changes: Mapping[str, Any]) -> list[Change]:
-    """What these changes for update_tool would do to the tool, word by word."""
+    """The differences that these arguments of update_tool make to the tool, word by word."""
     texts, now = changes.get("parameter_descriptions", {}), parameter_descriptions(tool.parameters)
     return [
         *(
@@ -133,7 +136,7 @@ def changes_of(tool: Tool, changes: Mapping[str, Any]) -> list[Change]:
     ]
 
 
-def _entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] | None) -> Entry:
+def _entry(model: type[Model], row: Event, before: Event | None) -> Entry:
     changes: list[Change] = []
     if row["pgh_label"] == "update" and before is not None:
         for field in model._meta.concrete_fields:
@@ -153,7 +156,7 @@ def _entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] |
 
 
 def _changes(name: str, label: str, old: Any, new: Any) -> Iterator[Change]:
-    """Of a schema, the descriptions that moved; for the rest of it, it is enough that it changed."""
+    """Yields the changes of a field. A schema yields its changed descriptions, and one entry for the rest if that changed."""
     if name != "parameters":
         yield Change(label, _field_diff(old, new))
         return
@@ -165,12 +168,12 @@ def _changes(name: str, label: str, old: Any, new: Any) -> Iterator[Change]:
         yield Change(label, [Segment("same", "changed")])
 
 
-def _override_entry(model: type[Any], row: Mapping[str, Any], before: Mapping[str, Any] | None) -> Entry:
+def _override_entry(model: type[Model], row: Event, before: Event | None) -> Entry:
     event, label = row["pgh_label"], label_of(row["field"])
     context = row["pgh_context"] or {}
     changes: list[Change] = []
     if event == "insert":
-        # What was changed stands in the tool's own event of the same edit.
+        # The tool's own event of the same edit shows the difference.
         what = f"Reset of {label} undone" if "undo" in context else f"Imported {label} overridden"
     elif event == "delete":
         what = f"Override of {label} {'reset to the imported value' if 'reset' in context else 'removed'}"
@@ -182,9 +185,9 @@ def _override_entry(model: type[Any], row: Mapping[str, Any], before: Mapping[st
     return Entry(row["pgh_created_at"], _who(row), what, changes)
 
 
-def _field_diff(old: Any, new: Any) -> list[Segment]:
+def _field_diff(old: object, new: object) -> list[Segment]:
     before, after = as_text(old), as_text(new)
-    # Of an object as large as a schema it is enough that it changed.
+    # The difference of two objects as large as schemas is unreadable.
     if (
         isinstance(old, dict | None)
         and isinstance(new, dict | None)
@@ -194,11 +197,11 @@ def _field_diff(old: Any, new: Any) -> list[Segment]:
     return word_diff(before, after)
 
 
-def _words(name: Any) -> str:
+def _words(name: object) -> str:
     text = str(name).replace("_", " ")
     return text[:1].upper() + text[1:]
 
 
-def _who(row: Mapping[str, Any]) -> str:
-    """The author; a write past the services has none."""
+def _who(row: Event) -> str:
+    """The author. A write that bypasses the services has none."""
     return str((row["pgh_context"] or {}).get("actor") or "unknown")

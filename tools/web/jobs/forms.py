@@ -21,7 +21,7 @@ SCOPES = (
 
 
 class BackfillForm(PortalForm):
-    """Which tools, and how fast."""
+    """Which tools a backfill embeds, and how fast."""
 
     statuses = forms.ChoiceField(
         choices=SCOPES,
@@ -44,9 +44,9 @@ class BackfillForm(PortalForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         slugs = Source.objects.values_list("slug", flat=True)
-        self.fields["source"].choices = [("", "All tools"), *((slug, slug) for slug in slugs)]  # type: ignore[attr-defined]
+        self.set_choices("source", [("", "All tools"), *((slug, slug) for slug in slugs)])
 
     def arguments(self) -> dict[str, Any]:
-        """As the kind of job takes them; what was left empty is left out."""
+        """The arguments of the job, without the fields that were left empty."""
         given = {name: value for name, value in self.cleaned_data.items() if value not in (None, "")}
         return {**given, "statuses": [given["statuses"]]}

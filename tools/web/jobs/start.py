@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from django.contrib import messages
 from django.http import HttpResponse
@@ -18,7 +17,7 @@ from tools.web.shell.errors import ErrorsAsMessages
 def start_job(
     request: TenantRequest,
     kind: str,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     *,
     running: str,
     back: str,

@@ -1,4 +1,4 @@
-"""A job as pages show it: its badge, its progress in words, and what keeps it from getting on. No view."""
+"""A job as pages show it: its badge, its progress in words, and the queues without a worker. No view."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ QUARTER = 25
 
 @dataclass(frozen=True, slots=True)
 class IdleQueue:
-    """A queue that nobody works on, and the command that starts somebody."""
+    """A queue without a worker, and the command that starts one."""
 
     name: str
     command: str
@@ -47,7 +47,7 @@ class IdleQueue:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """One job of a page or a row."""
+    """A job as a page or a row shows it."""
 
     job: Job
 
@@ -57,7 +57,7 @@ class JobRow:
 
     @property
     def label(self) -> str:
-        """The kind in a word; one whose code is gone keeps its name."""
+        """The label of the job's kind; its name if the kind no longer exists."""
         return next((kind.label for kind in kinds.all_kinds() if kind.name == self.job.kind), self.job.kind)
 
     @property
@@ -66,7 +66,7 @@ class JobRow:
 
     @property
     def tab_title(self) -> str:
-        """For the browser's tab: how far, while it is under way, else how it ended."""
+        """The title of the browser's tab: the progress of an active job, else its outcome."""
         percent = self.job.progress.percent
         if not self.job.is_active or percent is None:
             return f"{self.badge.word}: {self.job.title}"
@@ -74,13 +74,13 @@ class JobRow:
 
     @property
     def line(self) -> str:
-        """“1,240 of 5,000 · 3 failed · 2 skipped · 41/s · about 2 min left”, without what says nothing."""
+        """“1,240 of 5,000 · 3 failed · 2 skipped · 41/s · about 2 min left”, without unknown parts."""
         return str(self.job.progress)
 
     @property
     def took(self) -> str:
         seconds = self.job.duration_seconds
-        # Nobody knows when a lost one stopped.
+        # It is not known when a lost job stopped.
         return "" if seconds is None or self.job.effective_state == JobState.LOST else duration(seconds)
 
     @property
@@ -88,7 +88,7 @@ class JobRow:
         return reverse("job", args=[self.job.pk])
 
     def quarter_since(self, before: int) -> str:
-        """What is read aloud: each quarter that was passed since `before` percent, and nothing in between."""
+        """The text for screen readers: the last quarter that was passed since `before` percent, or nothing."""
         percent = self.job.progress.percent or 0
         if percent // QUARTER <= before // QUARTER:
             return ""
@@ -96,7 +96,7 @@ class JobRow:
 
 
 def idle_queues(names: set[str]) -> list[IdleQueue]:
-    """Those of the queues that no live process works on."""
+    """Those of the queues that no live worker consumes."""
     live = heartbeats.live_workers()
     return [IdleQueue(name, heartbeats.COMMANDS[name]) for name in sorted(names) if not live.get(name)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -40,14 +39,14 @@ _SHOWN_ARGUMENTS = {
 }
 
 _CANCELLED = {APPLY: "Its changes so far are undone. The plan is kept and can be applied again."}
-"""What a cancel does to a job of a kind that is no sequence of batches."""
+"""The effect of Cancel by kind, for kinds that do not work in batches."""
 
 
-def jobs_of_header(request: HttpRequest) -> dict[str, Any]:
-    """Template context: the jobs that are not over, for the header's pill; asked for only where the header is rendered."""
+def jobs_of_header(request: HttpRequest) -> dict[str, object]:
+    """Template context: the unfinished jobs for the header. The query runs only where the header is rendered."""
 
     def found() -> list[Job]:
-        # An error page is rendered after the roll-back, when nothing may be asked any more, or outside of the tenant's block.
+        # An error page is rendered after the rollback, when no query is allowed, or outside of the tenant's context.
         if getattr(request, "member", None) is None or connection.needs_rollback:
             return []
         try:
@@ -62,7 +61,7 @@ def jobs_of_header(request: HttpRequest) -> dict[str, Any]:
 @require_GET
 @member_page()
 def job_pill(request: TenantRequest) -> HttpResponse:
-    """The pill's menu, which asks for itself until no job is left."""
+    """The menu of the header's pill, which polls until no job is left."""
     jobs = list(services.active().running_first()[:_MOST_IN_THE_PILL])
     return render(request, "jobs/pill.html#body", {"jobs": jobs, "is_poll": True})
 
@@ -104,7 +103,7 @@ def _find(pk: UUID) -> Job:
 @require_GET
 @member_page()
 def job_page(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """One job: `#job` asks again by itself while the job is not over."""
+    """One job. Its `#job` polls while the job is active."""
     return _render(request, _find(pk))
 
 
@@ -129,18 +128,18 @@ def _render(request: TenantRequest, job: Job) -> HttpResponse:
 
 
 def _sync_of(job: Job) -> Sync | None:
-    """The plan that the job applies or has made."""
+    """The sync that the job applies or has planned."""
     pk = job.args.get("sync") or job.cursor.get("sync")
     found: Sync | None = Sync.objects.filter(pk=pk).defer("summary").first() if pk else None
     return found
 
 
-def _as_words(value: Any) -> str:
+def _as_words(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _spoken(request: TenantRequest, shown: JobRow) -> str:
-    """What a screen reader hears of this poll: a quarter that was passed, or the end."""
+    """The text for screen readers of this poll: a quarter that was passed, or the outcome."""
     if not shown.job.is_active:
         return f"{shown.job.title}: {shown.badge.word.lower()}."
     before = request.GET.get("p", "")
@@ -152,7 +151,7 @@ def _spoken(request: TenantRequest, shown: JobRow) -> str:
 @require_http_methods(["GET", "POST"])
 @member_page(Role.OPERATOR)
 def new_job(request: TenantRequest) -> HttpResponse:
-    """The form of a backfill; its two buttons count (nothing is stored) or start."""
+    """The form of a backfill. One button counts and stores nothing, the other one starts the job."""
     if request.method == "GET":
         given = {name: request.GET[name] for name in ("statuses", "source") if request.GET.get(name)}
         context = {"form": BackfillForm(initial=given), "idle_queues": idle_queues(all_queues())}
@@ -184,7 +183,7 @@ def new_job(request: TenantRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @member_page(Role.OPERATOR)
 def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Stops a job after the batch in hand, after a question."""
+    """Stops a job after its current batch, after a question."""
     if request.method == "POST":
         return _act(request, pk, services.cancel, "The job stops after the current batch.")
     job = _find(pk)
@@ -206,14 +205,14 @@ def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
 @require_POST
 @member_page(Role.OPERATOR)
 def resume_job(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Goes on where a cancelled, lost or failed job stopped."""
+    """Resumes a cancelled, lost or failed job."""
     return _act(request, pk, services.resume, "The job continues where it stopped.")
 
 
 @require_POST
 @member_page(Role.OPERATOR)
 def retry_job(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Takes up what failed, and nothing else."""
+    """Retries the failed items of a job."""
     return _act(request, pk, services.retry_failed, "The failed items are retried.")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TypedDict
 from uuid import UUID
 
 from django.utils import timezone
@@ -32,6 +32,15 @@ class OverrideRow:
     moved: list[Segment]
     conflict: bool
     gone: bool
+
+
+class ResetNote(TypedDict):
+    """A reset in the visitor's session: its id, what it reset, when (seconds since 1970), and the tool if it was only one."""
+
+    reset: str
+    what: str
+    at: float
+    tool: str
 
 
 def override_row(override: ManualOverride, status: OverrideStatus) -> OverrideRow:
@@ -66,15 +75,15 @@ def label_of(field: str) -> str:
 def remember_reset(request: TenantRequest, reset: UUID, what: str, chosen: list[OverrideStatus]) -> None:
     """Keeps the reset in the session, so that its visitor is offered to undo it."""
     tools = {str(one.tool_id) for one in chosen}
-    entry = {
+    entry: ResetNote = {
         "reset": str(reset), "what": what, "at": timezone.now().timestamp(),
         "tool": tools.pop() if len(tools) == 1 else "",
     }  # fmt: skip
     request.session["resets"] = [entry, *undoable(request)][:_MOST_UNDO]
 
 
-def undoable(request: TenantRequest, tool: UUID | None = None) -> list[dict[str, Any]]:
-    """The visitor's resets of the last ten minutes, newest first; those of one tool alone where `tool` is given."""
+def undoable(request: TenantRequest, tool: UUID | None = None) -> list[ResetNote]:
+    """The visitor's resets of the last ten minutes, newest first; only those of one tool if `tool` is given."""
     start = (timezone.now() - overrides.UNDO + timedelta(seconds=5)).timestamp()
     return [
         one

@@ -30,8 +30,8 @@ from tools.web.tools.state import visible_tools
 
 _MOST_SHOWN = 50  # resulting texts in a question
 _MOST_WHO = 500
-_MOST_AT_ONCE = 5_000  # what a page may take the time for
-_PARAMETERS = "parameters"  # as a filter: the descriptions of all parameters
+_MOST_AT_ONCE = 5_000  # a page must answer in time
+_PARAMETERS = "parameters"  # filter: the descriptions of all parameters
 _FIELDS = {
     **{field: label_of(field).capitalize() for field in fields.OVERRIDABLE},
     _PARAMETERS: "Parameter descriptions",
@@ -78,7 +78,7 @@ def _visible(request: TenantRequest) -> QuerySet[ManualOverride]:
 
 
 def _matching(request: TenantRequest, given: QueryDict) -> tuple[list[OverrideStatus], list[str]]:
-    """What the filters leave, conflicts first, and the filters of an old link that mean nothing."""
+    """The overrides that match the filters, conflicts first, and the filters that were ignored."""
     found = _visible(request)
     known, ignored = known_choices(given, {"field": _FIELDS})
     if source := given.get("source"):
@@ -102,7 +102,7 @@ def _matching(request: TenantRequest, given: QueryDict) -> tuple[list[OverrideSt
 
 
 def _chosen(request: TenantRequest) -> list[OverrideStatus]:
-    """`?all=1` means all that the filters beside it leave; else the one whose button was pressed, or the ticked ones."""
+    """With `?all=1` all overrides that match the filters; else the one whose button was pressed, or the selected ones."""
     if request.GET.get("all"):
         return _matching(request, list_query(request))[0]
     given = (
@@ -112,7 +112,7 @@ def _chosen(request: TenantRequest) -> list[OverrideStatus]:
 
 
 def _seen(chosen: Iterable[OverrideStatus]) -> str:
-    """What a question was about: which overrides, as they were made, and what each would become."""
+    """A digest of what a question showed: which overrides, when they were made, and the imported value of each."""
     parts = sorted(f"{one.pk} {one.made_at.isoformat()} {as_text(one.imported)}" for one in chosen)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -209,7 +209,7 @@ def keep_overrides(request: TenantRequest) -> HttpResponse:
 @require_POST
 @member_page(Role.OPERATOR)
 def undo_reset(request: TenantRequest) -> HttpResponse:
-    """Takes a reset back."""
+    """Undoes a reset."""
     given = chosen_ids([request.POST.get("reset", "")])
     with ErrorsAsMessages(request):
         done, changed = overrides.undo_reset(reset=given[0] if given else uuid4(), actor=actor(request))
@@ -226,8 +226,8 @@ def undo_reset(request: TenantRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @member_page()
 def override_patch(request: TenantRequest) -> HttpResponse:
-    """The edits as a unified diff against what the sources say, to be proposed to those who write them; `download` gives the
-    plain text. Also by POST, since an address cannot hold many ids."""
+    """The overrides as a unified diff against their sources, for the authors of the sources; `download` gives plain text.
+    Also by POST, because a URL cannot hold many ids."""
     chosen = _chosen(request)
     back = next_url(request, reverse("override-list"))
     if _are_too_many(request, chosen):
@@ -251,7 +251,7 @@ def override_patch(request: TenantRequest) -> HttpResponse:
 
 
 def _patch(override: ManualOverride, status: OverrideStatus) -> str:
-    """One field's edit; its file is called source/key#field, after the key of the operation in the source."""
+    """The diff of one override. Its file is named source/key#field, with the key of the operation in the source."""
     endpoint, source = override.tool.backing
     name = f"{source.slug}/{endpoint.key}#{override.field}".replace("\n", " ")
     lines = unified_diff(

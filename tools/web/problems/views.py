@@ -1,4 +1,4 @@
-"""The pages at the `type` of a problem: why it happens and what to do. Public, as they hold nothing of anybody."""
+"""The pages at the `type` of a problem: why it happens and what to do. Public: they show no data."""
 
 from __future__ import annotations
 

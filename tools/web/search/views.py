@@ -1,9 +1,8 @@
-"""Try a question: what an agent would be offered for a need, and how each result came about."""
+"""The search page: the tools that an agent would be offered for a question, with the score of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from django.conf import settings
 from django.http import HttpResponse
@@ -14,6 +13,7 @@ from tools.search.query import Hit, SearchAnswer, SearchQuery
 from tools.search.service import search
 from tools.web.embeddings.state import BADGES
 from tools.web.shell.access import TenantRequest, member_page, rights_of
+from tools.web.shell.badges import Badge
 
 SIZES = (5, 10, 20, 50)
 EXAMPLES = (
@@ -35,22 +35,22 @@ MATCHES = {
 
 @dataclass(frozen=True, slots=True)
 class HitRow:
-    """A hit with what its row draws: the score in percent of the best, the words for its match type, its badge."""
+    """A hit with its score in percent of the best score, the words and icon of its match type, and its badge."""
 
     hit: Hit
     percent: int
     match: tuple[str, str]
-    badge: Any
+    badge: Badge
 
 
 @require_GET
 @member_page()
 def search_page(request: TenantRequest) -> HttpResponse:
-    """The form, and below it the answer to `?q=`; `#answer` for htmx."""
+    """The form with the answer to `?q=` below it, or its `#answer`."""
     text = " ".join(request.GET.get("q", "").replace("\x00", " ").split())
     size = request.GET.get("top_k", "")
     top_k = int(size) if size in map(str, SIZES) else SIZES[1]
-    context: dict[str, Any] = {"q": text, "top_k": top_k, "sizes": SIZES, "examples": EXAMPLES}
+    context: dict[str, object] = {"q": text, "top_k": top_k, "sizes": SIZES, "examples": EXAMPLES}
     if len(text) > settings.SEARCH_QUERY_MAX_LENGTH:
         context["error"] = (
             f"A question has at most {settings.SEARCH_QUERY_MAX_LENGTH:,} characters; this one has {len(text):,}."

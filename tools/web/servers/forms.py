@@ -38,7 +38,7 @@ class HeadersField(LinesField):
 
 
 class ServerForm(SettingsForm):
-    """How an MCP server is reached: by a URL, or as a command that the deployment allows."""
+    """The connection of an MCP server: a URL, or a command that the deployment allows."""
 
     slug = SlugField(
         label="Name",
@@ -70,7 +70,7 @@ class ServerForm(SettingsForm):
     )
 
     def __init__(self, data: Any = None, *, server: Any = None, shown: dict[str, Any] | None = None) -> None:
-        """`shown`: values to be shown instead of those of now."""
+        """`shown` are values to show instead of the current ones."""
         current = {**self.values_of(server), "seen": server.newest_event} if server else {}
         super().__init__(data, initial={**current, **(shown or {})})
         example = f"Authorization = {settings.MCP_SECRET_PREFIX}BILLING"
@@ -82,7 +82,7 @@ class ServerForm(SettingsForm):
         allowed, self.commands_error = _allowed_commands()
         if server and server.command_id and server.command_id not in allowed:
             allowed = [server.command_id, *allowed]
-        self.fields["command_id"].choices = [("", "None"), *((one, one) for one in allowed)]  # type: ignore[attr-defined]
+        self.set_choices("command_id", [("", "None"), *((one, one) for one in allowed)])
 
     @staticmethod
     def values_of(server: McpServer) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class ServerForm(SettingsForm):
 
 
 def _allowed_commands() -> tuple[list[str], str]:
-    """The ids of the allow list, and what is wrong with the list."""
+    """The ids of the allow list, and the error of a broken list."""
     try:
         return sorted(allowed_commands()), ""
     except FetchError as error:

@@ -1,4 +1,4 @@
-"""MCP servers: how they are reached, whether they answer, and which sources are read from them."""
+"""MCP servers: connection, health, and the sources that use them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def server_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     return render(request, "servers/detail.html", _shown(_find(pk)))
 
 
-def _shown(server: Any) -> dict[str, Any]:
+def _shown(server: Any) -> dict[str, object]:
     return {
         "server": server,
         "badge": HEALTH[Health(server.health)],
@@ -87,7 +87,8 @@ def new_server(request: TenantRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
 def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """422 comes back with the reasons, 409 with what somebody else has set meanwhile; what was typed is kept."""
+    """Saves the form. Answers 422 with the errors, or 409 with the values that somebody else has saved since; the form keeps
+    what was typed."""
     server = _find(pk)
     if request.method == "GET":
         restored = settings_at(server, request.GET.get("restore", ""), servers.EDITABLE_FIELDS)
@@ -117,7 +118,7 @@ def _conflict(request: TenantRequest, server: Any, form: ServerForm) -> HttpResp
     merged = merge(ServerForm.values_of(server), seen or None, form)
     context = {
         "server": server,
-        # Unbound, so that the fields show the merged values and what its author has seen is what is stored now.
+        # Unbound, so that its fields show the merged values and `seen` is the newest event.
         "form": ServerForm(server=server, shown=merged.values),
         "merge": merged,
         "stale": f"{last_author(server)} changed this server while you were editing it. Your changes have not been saved yet.",
@@ -135,7 +136,7 @@ def _refuse(form: ServerForm, error: CatalogueError) -> None:
 @require_POST
 @member_page(Role.OPERATOR, calls_external=True)
 def test_server(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Asks the server for its tools and says what came back; no tool is stored."""
+    """Asks the server for its tools and reports the answer. Stores no tool."""
     with tenant_context(request.member.tenant_id):
         server = _find(pk)
     report = check_connection(server)
@@ -148,7 +149,7 @@ def test_server(request: TenantRequest, pk: UUID) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
 def delete_server(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Deletes a server that no source is read from, after a question."""
+    """Deletes a server that no source uses, after a question."""
     server = _find(pk)
     if request.method != "POST":
         return confirm(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -25,7 +24,7 @@ def confirm(
     keep: str = "Cancel",
     dangerous: bool = False,
     status: int = 200,
-    **context: Any,
+    **context: object,
 ) -> HttpResponse:
     """A question whose form posts to the address it was asked at.
 

@@ -1,11 +1,10 @@
-"""Two people edited one thing. What the second one wrote is merged with what the first one saved, field by field, from the
-version that both saw; only what both changed needs a decision. Nothing is written here."""
+"""Edit conflicts: the second author's form is merged with what the first one saved, field by field, from the version that
+both saw. Only fields that both changed need a decision. Writes nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tools.web.shell.diff import Segment, as_text, word_diff
 from tools.web.shell.forms import PortalForm
@@ -13,7 +12,7 @@ from tools.web.shell.forms import PortalForm
 
 @dataclass(frozen=True, slots=True)
 class FieldConflict:
-    """A field that differs: their text, ours, and from theirs to ours word by word. `contested`: both changed it."""
+    """A field that differs: the saved text, the form's text, and the diff between them. `contested`: both changed it."""
 
     name: str
     label: str
@@ -25,20 +24,20 @@ class FieldConflict:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """`values` for the form (yours, and theirs where you changed nothing), what differs, what you get from them, and what
-    you wrote of parameters that are no longer there."""
+    """The merged `values` of the form, the fields that differ, those taken over from the saved version, and the texts of
+    parameters that no longer exist."""
 
-    values: dict[str, Any]
+    values: dict[str, object]
     differing: list[FieldConflict] = field(default_factory=list)
     taken_over: list[FieldConflict] = field(default_factory=list)
     gone: dict[str, str] = field(default_factory=dict)
 
 
-def merge(now: Mapping[str, Any], seen: Mapping[str, Any] | None, form: PortalForm) -> Merge:
-    """`form` is bound and valid; `now` are the values that are stored, `seen` those that its author started from."""
+def merge(now: Mapping[str, object], seen: Mapping[str, object] | None, form: PortalForm) -> Merge:
+    """Merges a bound and valid form with the stored values `now`; `seen` are the values that its author started from."""
     merged = Merge(values={**now})
     for name, yours in form.cleaned_data.items():
-        # A parameter may have come after the author opened the form, or gone since the form was made.
+        # A parameter may have been added or removed since the author opened the form.
         if name not in now or form[name].is_hidden:
             continue
         theirs = now[name]

@@ -1,4 +1,4 @@
-"""Word by word, what one text has that the other has not. Pure."""
+"""Word diffs of two texts. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any
 
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
-# The comparison is quadratic at worst; past this the texts are shown one after the other.
+# The comparison is quadratic at worst; longer texts are shown one after the other.
 _MOST_WORDS = 3000
-_BRIDGE = 4  # characters: an equal stretch shorter than this is no landmark for the eye
+_BRIDGE = 4  # characters: shorter equal stretches between two changes are shown as changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Segment:
 
 
 def word_diff(old: str, new: str) -> list[Segment]:
-    """The segments of both texts in reading order; joined without the new ones they are `old`, without the gone, `new`."""
+    """The segments of both texts in reading order. Joined without the new segments they are `old`, without the gone ones `new`."""
     if old == new:
         return [Segment("same", old)] if old else []
     before, after = _WORDS.findall(old), _WORDS.findall(new)
@@ -34,7 +33,7 @@ def word_diff(old: str, new: str) -> list[Segment]:
 
 
 def _segments(before: list[str], after: list[str]) -> Iterator[Segment]:
-    """Runs of changes joined over what little stands between them, so that whole phrases are read, not single words."""
+    """Joins changes that are separated by short equal stretches, so that whole phrases are marked, not single words."""
     gone: list[str] = []
     new: list[str] = []
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
@@ -58,8 +57,8 @@ def _changed(gone: list[str], new: list[str]) -> Iterator[Segment]:
         yield Segment("new", "".join(new))
 
 
-def as_text(value: Any) -> str:
-    """A field's value as people read it: lists one entry a line, objects as JSON."""
+def as_text(value: object) -> str:
+    """A field's value as text: lists with one entry per line, objects as JSON."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django import forms
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from portal.jobs.errors import InvalidArguments
@@ -17,7 +18,7 @@ from tools.models.server import SLUG_PATTERN
 
 
 def chosen_ids(texts: Iterable[str]) -> list[UUID]:
-    """Those of the texts that are ids; what else a browser sends is left out."""
+    """The texts that are UUIDs, parsed; the others are ignored."""
     found = []
     for text in texts:
         try:
@@ -34,7 +35,7 @@ def posted_version(request: HttpRequest) -> int:
 
 
 class PlainTextField(forms.CharField):
-    """Text kept to the letter, with the line ends of documents: a browser's CRLF must not look like an edit."""
+    """Text with unchanged white space but for its line ends: a browser's CRLF must not look like an edit."""
 
     widget = forms.Textarea
 
@@ -49,14 +50,14 @@ class PlainTextField(forms.CharField):
 
 
 class LineField(forms.CharField):
-    """One line without the blanks around it; those of an imported text do not count as an edit."""
+    """One line, stripped. White space around an imported text does not count as an edit."""
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return super().has_changed((initial or "").strip(), data)
 
 
 class LinesField(forms.CharField):
-    """A list of texts, one a line."""
+    """A list of texts, one per line."""
 
     widget = forms.Textarea
 
@@ -69,7 +70,7 @@ class LinesField(forms.CharField):
             raise forms.ValidationError(self.error_messages["required"], code="required")
 
     def run_validators(self, value: Any) -> None:
-        """The limits of a single text mean nothing for a list."""
+        """Runs none: the validators of CharField take one text."""
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list) else value
@@ -84,7 +85,7 @@ def unix_lines(text: str) -> str:
 
 
 class SlugField(forms.RegexField):
-    """A lower-case name, as namespaces, sources and servers have."""
+    """A lower-case name of a namespace, source or server."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(SLUG_PATTERN, max_length=100, **kwargs)
@@ -92,7 +93,7 @@ class SlugField(forms.RegexField):
 
 
 class JsonField(forms.JSONField):
-    """A JSON object as people read it, kept as it was typed when it is none."""
+    """A JSON object, indented; invalid JSON comes back as it was typed."""
 
     widget = forms.Textarea
 
@@ -104,7 +105,7 @@ class JsonField(forms.JSONField):
 
 
 class PortalForm(forms.Form):
-    """A form in the portal's style."""
+    """A form with the CSS classes of the portal."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -118,14 +119,22 @@ class PortalForm(forms.Form):
                 style = "form-control"
             widget.attrs["class"] = f"{widget.attrs.get('class', '')} {style}".strip()
 
+    def set_choices(self, name: str, choices: Iterable[tuple[str, str]]) -> None:
+        """Offers these choices in a field."""
+        cast(forms.ChoiceField, self.fields[name]).choices = list(choices)
+
+    def set_rows(self, name: str, rows: QuerySet[Any]) -> None:
+        """Offers these rows in a field. A form's class cannot: it is made before a tenant is known."""
+        cast("forms.ModelChoiceField[Any]", self.fields[name]).queryset = rows
+
     def add_refusals(self, error: Invalid | InvalidArguments) -> None:
-        """The services' sentences, each beside its field where the form has it."""
+        """Adds the errors of a service, each to its field if the form has it, else to the form."""
         for name, sentences in error.errors.items():
             for sentence in sentences:
                 self.add_error(name if name in self.fields else None, sentence)
 
     def error_summary(self) -> Iterator[tuple[str, str, str]]:
-        """(id of the input, label, sentence) of every error; the id is empty for the form's own."""
+        """Yields (id of the input, label, text) of every error; id and label are empty for errors of the whole form."""
         for name, sentences in self.errors.items():
             for sentence in sentences:
                 if name in self.fields:
@@ -135,7 +144,7 @@ class PortalForm(forms.Form):
 
 
 class SettingsForm(PortalForm):
-    """Settings of a row. `seen` is the number of its newest event when its author opened the form."""
+    """The settings of a row. `seen` is the number of its newest event at the time the form was opened."""
 
     seen = forms.IntegerField(widget=forms.HiddenInput, required=False)
 

@@ -69,7 +69,7 @@ def page_of(
 
 
 def render_list(
-    request: TenantRequest, template: str, query: QueryDict, page: Page[Any], context: Mapping[str, Any]
+    request: TenantRequest, template: str, query: QueryDict, page: Page[Any], context: Mapping[str, object]
 ) -> HttpResponse:
     """The page, or its `#results` for htmx, which then shows the address of the list: typing replaces it, a poll leaves it
     alone, and everything else is a step that Back takes back."""

@@ -1,4 +1,4 @@
-"""How often a waiting fragment asks again: the count of its polls travels in its own URL (UI.md 3.0)."""
+"""Polling intervals: a fragment carries the count of its polls in its URL (UI.md 3.0)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ _QUICK, _STEADY = 15, 24
 
 
 def poll_count(request: HttpRequest) -> int:
-    """How many polls came before this request; 0 for a page."""
+    """The number of polls before this request; 0 for a page."""
     given = request.GET.get("n", "")
     return min(int(given), 10_000) if given.isascii() and given.isdigit() and len(given) < 6 else 0
 
 
 def poll_seconds(count: int) -> int:
-    """Every 2 s for half a minute, every 5 s for two more, then every 15 s."""
+    """The seconds until the next poll: 2 for half a minute, 5 for two more minutes, then 15."""
     if count < _QUICK:
         return 2
     return 5 if count < _QUICK + _STEADY else 15

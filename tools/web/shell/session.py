@@ -1,4 +1,4 @@
-"""Signing in and out, the tenant one works in, and the theme."""
+"""Sign-in and sign-out, the tenant of the session, and the theme."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logout = LogoutView.as_view()
 
 @require_POST
 def set_theme(request: HttpRequest) -> HttpResponse:
-    """Keeps the theme in a cookie, so that the server renders it and no page flashes."""
+    """Stores the theme in a cookie, so that the server renders it and no page flashes."""
     answer = redirect(next_url(request, "/"))
     chosen = request.POST.get("theme", "")
     if chosen in THEMES:
@@ -39,7 +39,7 @@ def set_theme(request: HttpRequest) -> HttpResponse:
 @require_POST
 @member_page(Role.VIEWER)
 def switch_tenant(request: TenantRequest) -> HttpResponse:
-    """Works in another of one's own tenants from now on. The page one came from may not exist there, so: the list."""
+    """Switches the session to another tenant of the user. Leads to the list of tools: the current page may not exist there."""
     wanted = request.POST.get("tenant", "")
     if wanted in {str(one.tenant_id) for one in request.memberships}:
         request.session[SESSION_KEY] = wanted

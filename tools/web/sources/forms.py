@@ -23,7 +23,7 @@ def _validate_url(url: str) -> None:
 
 
 class ImportForm(PortalForm):
-    """What tools are made from, given in exactly one way: a file, a URL, a text, or an MCP server."""
+    """What to import, given in exactly one way: a file, a URL, a text, or an MCP server."""
 
     WAYS = ("document", "url", "text", "server", "server_url")
 
@@ -76,7 +76,7 @@ class ImportForm(PortalForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["server"].queryset = McpServer.objects.all()  # type: ignore[attr-defined]
+        self.set_rows("server", McpServer.objects.all())
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -98,7 +98,7 @@ class ImportForm(PortalForm):
 
 
 class SourceForm(SettingsForm):
-    """What operators decide about a source. A source has the fields that its kind can use."""
+    """The settings of a source; it has only the fields that its kind uses."""
 
     title = forms.CharField(
         max_length=300, required=False, help_text="If empty, the document's title is used."
@@ -133,14 +133,14 @@ class SourceForm(SettingsForm):
     def __init__(
         self, data: Any = None, *, source: Any, overrides: int = 0, shown: dict[str, Any] | None = None
     ) -> None:
-        """`overrides`: tools of the source that people edited, of which the form says what would become. `shown`: values to
-        be shown instead of those of now."""
+        """`overrides` is the number of overridden tools, which “sync wins” affects. `shown` are values to show instead of the
+        current ones."""
         super().__init__(
             data, initial={**self.values_of(source), "seen": source.newest_event, **(shown or {})}
         )
         self.fields["title"].widget.attrs["placeholder"] = source.document_title
         if source.kind == SourceKind.MCP:
-            self.fields["server"].queryset = McpServer.objects.all()  # type: ignore[attr-defined]
+            self.set_rows("server", McpServer.objects.all())
         else:
             del self.fields["server"]
         if source.kind == SourceKind.MANUAL:

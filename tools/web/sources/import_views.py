@@ -1,4 +1,4 @@
-"""The import of a document or of an MCP server's tools: Test says what is there and stores nothing, Plan makes a sync of it."""
+"""The import of a document or of an MCP server's tools: Test reports what it holds and stores nothing, Plan creates a sync."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tools.web.sources.forms import ImportForm
 @require_http_methods(["GET", "POST"])
 @member_page(Role.OPERATOR, calls_external=True)
 def import_page(request: TenantRequest) -> HttpResponse:
-    """The form and its two buttons. htmx swaps `#report` and so keeps a chosen file."""
+    """The form with its two buttons. htmx swaps only `#report`, so that the form keeps a chosen file."""
     with tenant_context(request.member.tenant_id):
         if request.method == "GET":
             start = {name: request.GET.get(name, "") for name in ("url", "source", "server", "server_url")}
@@ -59,7 +59,7 @@ def import_page(request: TenantRequest) -> HttpResponse:
 
 
 def _read(given: dict[str, Any], seconds: float) -> IncomingDocument:
-    """Takes at most `seconds`. Raises FetchError."""
+    """Reads the document, in at most `seconds`. Raises FetchError."""
     slug, kind = given["source"], given["kind"]
     upload: UploadedFile[bytes] | None = given["document"]
     if upload is not None:
@@ -74,7 +74,7 @@ def _read(given: dict[str, Any], seconds: float) -> IncomingDocument:
 
 
 def _rest(begun: float) -> float:
-    """The seconds that are left for parsing; a little even after a server that did not end in time."""
+    """The seconds left for parsing; at least 5, even after a server that was too slow."""
     return max(5.0, begun + PAGE_SECONDS - time.monotonic())
 
 
@@ -88,7 +88,7 @@ def _plan(request: TenantRequest, given: dict[str, Any]) -> Sync:
 
 
 def _test(request: TenantRequest, given: dict[str, Any]) -> dict[str, Any]:
-    """What is there and what a plan would hold; nothing is stored. Raises as `_plan`."""
+    """Reports the document and what a plan would change. Stores nothing. Raises as `_plan`."""
     begun = time.monotonic()
     incoming = _read(given, TEST_SECONDS)
     seconds = time.monotonic() - begun

@@ -1,4 +1,4 @@
-"""Sources: what there is, and one of them with its settings, documents, syncs and the tools it no longer offers."""
+"""Sources: the list, and one source with its settings, documents, syncs and the tools it no longer offers."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _CHOICES = {
 
 
 def _sources() -> QuerySet[Any]:
-    """Every source with its counts, its newest sync and document, and its plan that waits, in one query."""
+    """Every source with its counts, its newest sync and document, and its waiting plan, in one query."""
     syncs = Sync.objects.filter(source=OuterRef("pk"))
     newest = SourceDocument.objects.filter(source=OuterRef("pk")).order_by("-fetched_at")
     found: QuerySet[Any] = Source.objects.select_related("server").annotate(
         active_tools=Count("tools", filter=Q(tools__active=True)),
         inactive_tools=Count("tools", filter=Q(tools__active=False)),
         document_version=Subquery(newest.values("version")[:1]),
-        # A failure is over once it was read again.
+        # A failure counts until the next successful read.
         last_sync=Subquery(
             syncs.exclude(state=SyncState.FAILED, created_at__lt=OuterRef("synced_at"))
             .order_by("-created_at")
@@ -67,7 +67,7 @@ def _find(pk: UUID) -> Any:
 
 
 def _with_counts(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
-    """The counts of their reports without what was left out and warned of, which may be long."""
+    """The syncs with the counts of their summaries, but without the summaries, which may be long."""
     counts = ("added", "changed", "moved", "removed", "conflicts")
     found: QuerySet[Sync] = syncs.defer("summary").annotate(
         **{name: F(f"summary__{name}") for name in counts}
@@ -124,12 +124,12 @@ def _filtered(text: str, known: Mapping[str, str]) -> QuerySet[Any]:
 @require_GET
 @member_page()
 def source_page(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """One source; `?page=` is of its syncs."""
+    """One source. `?page=` pages its syncs."""
     return _render(request, _find(pk))
 
 
 def _render(
-    request: TenantRequest, source: Any, form: SourceForm | None = None, *, status: int = 200, **more: Any
+    request: TenantRequest, source: Any, form: SourceForm | None = None, *, status: int = 200, **more: object
 ) -> HttpResponse:
     given = list_query(request)
     overrides = _overridden(source)
@@ -160,7 +160,8 @@ def _render(
 @require_POST
 @member_page(Role.OPERATOR)
 def save_settings(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """422 comes back with the reasons, 409 with what somebody else has set meanwhile; what was typed is kept."""
+    """Saves the form. Answers 422 with the errors, or 409 with the values that somebody else has saved since; the form keeps
+    what was typed."""
     source = _find(pk)
     form = SourceForm(request.POST, source=source, overrides=_overridden(source))
     if not form.is_valid():
@@ -185,7 +186,7 @@ def save_settings(request: TenantRequest, pk: UUID) -> HttpResponse:
 
 
 def _overridden(source: Source) -> int:
-    """How many of its tools people have edited."""
+    """The number of its tools with overrides."""
     count: int = source.tools.filter(overrides__isnull=False).distinct().count()
     return count
 
@@ -193,7 +194,7 @@ def _overridden(source: Source) -> int:
 def _conflict(request: TenantRequest, source: Any, form: SourceForm) -> HttpResponse:
     seen = settings_at(source, str(form.cleaned_data["seen"]), sources.SETTINGS)
     merged = merge(SourceForm.values_of(source), seen or None, form)
-    # Unbound, so that the fields show the merged values and what its author has seen is what is stored now.
+    # Unbound, so that its fields show the merged values and `seen` is the newest event.
     again = SourceForm(source=source, overrides=_overridden(source), shown=merged.values)
     stale = f"{last_author(source)} changed these settings while you were editing them. Your changes have not been saved yet."
     return _render(request, source, again, status=409, merge=merged, stale=stale)
@@ -202,7 +203,7 @@ def _conflict(request: TenantRequest, source: Any, form: SourceForm) -> HttpResp
 @require_POST
 @member_page(Role.OPERATOR)
 def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Starts the job that reads a source anew and makes a plan of what changed."""
+    """Starts the job that reads a source again and plans its changes."""
     source = _find(pk)
     if not source.is_readable:
         messages.error(
@@ -222,7 +223,7 @@ def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
 @require_GET
 @member_page(Role.OPERATOR)
 def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpResponse:
-    """The document as it was read, to the byte. It is a stranger's, so it is never shown, only saved."""
+    """Downloads the document, byte for byte. It is untrusted, so a browser must save it and never show it."""
     found = SourceDocument.objects.filter(pk=document, source_id=pk).first()
     if found is None:
         raise Http404("There is no such document here.")
@@ -240,7 +241,7 @@ def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpR
 @require_http_methods(["GET", "POST"])
 @member_page(Role.ADMIN)
 def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Deletes a source with everything that came from it, after a question that counts it."""
+    """Deletes a source with its tools and documents, after a question that counts them."""
     source = _find(pk)
     tools = source.active_tools + source.inactive_tools
     if request.method != "POST":

@@ -1,5 +1,5 @@
-"""Which changes of a plan an operator has ticked: all of them, but for what they unticked. Kept in their session until the plan
-is applied, so that it outlives paging, filters and a reload."""
+"""Which changes of a plan an operator has ticked: all but those that they unticked. The session stores it until the plan is
+applied, so that it survives paging, filters and a reload."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.contrib.sessions.backends.base import SessionBase
 from django.db.models import Count, Q, QuerySet
 
 from tools.models import Action, Sync, SyncChange, SyncState
@@ -17,22 +18,22 @@ from tools.models import Action, Sync, SyncChange, SyncState
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """How many changes of an action are ticked."""
+    """The number of changes of an action, and how many of them are ticked."""
 
     total: int
     ticked: int
 
 
 class Choice:
-    """For each action whether its changes are ticked, and the ids of those for which the opposite holds."""
+    """For each action whether its changes are ticked, and the ids of the exceptions."""
 
-    def __init__(self, sync: Sync, session: Any) -> None:
+    def __init__(self, sync: Sync, session: SessionBase) -> None:
         self._sync, self._session = sync, session
-        # For each tenant, since only its own plans can be looked for when those that are over are forgotten.
+        # By tenant: only the current tenant's plans can be queried when choices of finished plans are deleted.
         self._key = f"sync_choices {sync.tenant_id}"
-        kept: Mapping[str, Any] = session.get(self._key, {}).get(str(sync.pk), {})
-        self._on = {str(action): bool(kept.get(action, {}).get("on", True)) for action in Action}
-        self._but = {str(action): set(kept.get(action, {}).get("but", ())) for action in Action}
+        stored: Mapping[str, Any] = session.get(self._key, {}).get(str(sync.pk), {})
+        self._on = {str(action): bool(stored.get(action, {}).get("on", True)) for action in Action}
+        self._but = {str(action): set(stored.get(action, {}).get("but", ())) for action in Action}
 
     def has(self, change: SyncChange) -> bool:
         return self._on[change.action] != (str(change.pk) in self._but[change.action])
@@ -45,7 +46,7 @@ class Choice:
             (but.add if is_exception else but.discard)(str(change.pk))
 
     def tick_action(self, action: str, *, ticked: bool) -> None:
-        """Ticks or unticks all changes of an action, on whatever page they are."""
+        """Ticks or unticks all changes of an action, on every page."""
         self._on[action], self._but[action] = ticked, set()
 
     def save(self) -> None:
@@ -59,20 +60,20 @@ class Choice:
     def forget(self) -> None:
         self._keep(self._others())
 
-    def _others(self) -> dict[str, Any]:
-        """The choices of the other plans that still wait."""
+    def _others(self) -> dict[str, object]:
+        """The choices of the other waiting plans."""
         others = {
             pk: kept for pk, kept in self._session.get(self._key, {}).items() if pk != str(self._sync.pk)
         }
         waiting = Sync.objects.filter(pk__in=others, state=SyncState.PLANNED).values_list("pk", flat=True)
         return {str(pk): others[str(pk)] for pk in waiting}
 
-    def _keep(self, choices: dict[str, Any]) -> None:
+    def _keep(self, choices: dict[str, object]) -> None:
         if choices != self._session.get(self._key, {}):
             self._session[self._key] = choices
 
     def counts(self) -> dict[str, Ticked]:
-        """By action; those without a change are there as well."""
+        """The counts by action, for every action."""
         rows = self._sync.changes.order_by().values_list("action").annotate(Count("pk"))
         totals: dict[str, int] = dict(rows)
         return {
@@ -92,7 +93,7 @@ class Choice:
         return found
 
     def mark(self) -> str:
-        """The same for the same choice: what a question was about."""
+        """A digest of the choice: the same for the same choice."""
         shown = json.dumps(
             [self._on, {action: sorted(ids) for action, ids in self._but.items()}], sort_keys=True
         )

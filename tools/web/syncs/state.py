@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,7 @@ ACTIONS = {
 @dataclass(frozen=True, slots=True)
 class FieldRow:
     """One field's difference: of a text by words, of a schema in `lines`. `override` is "conflict" where an operator's value
-    stays and the source's moves on under it, and "reset" where it is overwritten."""
+    stays while the imported value changes, and "reset" where the override is removed."""
 
     label: str
     diff: list[Segment]
@@ -57,12 +58,12 @@ class ChangeRow:
 
     @property
     def fields(self) -> list[FieldRow]:
-        """But for the key, which stands in the row's head."""
+        """The fields without the key, which the head of the row shows."""
         return [_field_row(**one) for one in self.change.fields if one["field"] != "key"]
 
     @property
     def overwrites(self) -> bool:
-        """Whether an edit is lost, because the source's syncs win."""
+        """Whether an override is removed, because sync wins."""
         return any(one["override"] == "reset" for one in self.change.fields)
 
     @property
@@ -70,15 +71,15 @@ class ChangeRow:
         return [label_of(name) for name in self.change.kept]
 
 
-def _field_row(field: str, before: Any, after: Any, override: str) -> FieldRow:
+def _field_row(field: str, before: object, after: Any, override: str) -> FieldRow:
     lines = after if field in SCHEMAS else []
     diff = [] if field in SCHEMAS else word_diff(as_text(before), as_text(after))
     label = label_of(field)
     return FieldRow(label[:1].upper() + label[1:], diff, lines, override)
 
 
-def change_rows(changes: list[SyncChange], has: Any) -> list[ChangeRow]:
-    """`has` says of a change whether it is ticked."""
+def change_rows(changes: list[SyncChange], has: Callable[[SyncChange], bool]) -> list[ChangeRow]:
+    """The changes as rows; `has` tells whether a change is ticked."""
     known = set(
         Tool.objects.filter(pk__in=[one.tool_uuid for one in changes if one.tool_uuid]).values_list(
             "pk", flat=True

@@ -1,4 +1,4 @@
-"""Syncs of a source: the plan with its changes and the ticks beside them, Apply, Discard, Plan again; and what became of one."""
+"""Syncs of a source: the plan with a tick for each change, Apply, Discard and Plan again; and finished syncs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def find_sync(pk: UUID, sync: UUID) -> Sync:
 @require_GET
 @member_page(Role.OPERATOR)
 def sync_page(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
-    """The plan, or `#results` for a tab or a page; of a sync that is over, what it did. It tells of private tools too."""
+    """The plan or the finished sync, or its `#results`. It shows private tools too, hence the role."""
     found = find_sync(pk, sync)
     query = list_query(request)
     choice = Choice(found, request.session)
@@ -89,7 +89,7 @@ def sync_page(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
 
 
 def _tabs(sync: Sync, counts: dict[str, Ticked]) -> list[Tab]:
-    """All, then what there is any of."""
+    """The tab of all changes, then those that have rows."""
     summary = sync.summary
     parts = [
         *(Tab(action, ACTIONS[Action(action)].word, count.total) for action, count in counts.items()),
@@ -102,7 +102,7 @@ def _tabs(sync: Sync, counts: dict[str, Ticked]) -> list[Tab]:
 
 
 def _changes(sync: Sync, tab: str) -> QuerySet[SyncChange]:
-    """Conflicts first: they are what an operator has to know of."""
+    """The changes of a tab, conflicts first."""
     changes: QuerySet[SyncChange] = sync.changes.order_by("-conflict", "action", "key")
     if tab == CONFLICTS:
         return changes.filter(conflict=True)
@@ -110,7 +110,7 @@ def _changes(sync: Sync, tab: str) -> QuerySet[SyncChange]:
 
 
 def _overwritten(changes: QuerySet[SyncChange]) -> int:
-    """How many of the changes write over an edit, because the source's syncs win."""
+    """The number of changes that remove an override, because sync wins."""
     return changes.filter(fields__contains=[{"override": "reset"}]).count()
 
 
@@ -141,7 +141,7 @@ def _newer(sync: Sync) -> Sync | None:
 @require_POST
 @member_page(Role.OPERATOR)
 def choose(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
-    """Keeps the ticks of the page that was shown, or those of a whole tab; htmx gets `#apply-bar` with the new count."""
+    """Stores the ticks of the current page or of a whole tab; htmx gets `#apply-bar` with the new count."""
     found = find_sync(pk, sync)
     choice = Choice(found, request.session)
     _keep_ticks(request.POST, choice, found)
@@ -178,14 +178,14 @@ def _keep_ticks(posted: QueryDict, choice: Choice, sync: Sync) -> None:
 
 
 def _ids(texts: list[str]) -> set[UUID]:
-    """Those that are ids; a page shows at most a hundred."""
+    """The texts that are UUIDs; a page has at most a hundred rows."""
     return set(chosen_ids(texts[: PAGE_SIZES[-1]]))
 
 
 @require_POST
 @member_page(Role.OPERATOR)
 def apply_sync(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
-    """Asks, with all that would happen counted, then starts the job that does it."""
+    """Asks with the counts of what will change, then starts the job that applies it."""
     found = find_sync(pk, sync)
     if found.state != SyncState.PLANNED:
         messages.error(
@@ -259,7 +259,7 @@ def _ask_to_apply(
 
 
 def _removals(sync: Sync, removed: int) -> dict[str, int]:
-    """How many of the source's tools would vanish, and whether that is too many to go without a person's consent."""
+    """How many of the source's active tools would be removed, and whether that needs a confirmation."""
     active = sync.source.endpoints.filter(active=True).count()
     return {
         "removed": removed,
@@ -269,7 +269,7 @@ def _removals(sync: Sync, removed: int) -> dict[str, int]:
 
 
 def _problem(posted: QueryDict, ticked: int, *, is_agreed: bool) -> str:
-    """What is wrong with the answer to the question; nothing where it has only just been asked."""
+    """What is wrong with the answer to the question; empty if it was not asked yet."""
     if not ticked:
         return "Nothing is ticked, so there is nothing to apply."
     if not posted.get("choice"):
@@ -310,14 +310,14 @@ def discard(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
 @require_POST
 @member_page(Role.OPERATOR, calls_external=True)
 def plan_again(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
-    """Compares the stored document of a sync with the catalogue of today: where it was uploaded, or to go back to it."""
+    """Plans the stored document of a sync again: one that was uploaded, or an older one to go back to."""
     with tenant_context(request.member.tenant_id):
         found = find_sync(pk, sync)
         document = found.document
     if document is None:
         raise Http404("This sync has no document.")
     if found.source.kind == SourceKind.MANUAL:
-        # A file adds and changes tools and never says which there are, so it is no state to plan for.
+        # A file of tools adds and changes tools but is no complete list of them, so it cannot be planned.
         messages.error(
             request, "A file of tools cannot be planned. Import it again with manage.py import_tools."
         )

@@ -26,12 +26,12 @@ from tools.web.shell.forms import (
     unix_lines,
 )
 
-# A form of a thousand fields would be refused (DATA_UPLOAD_MAX_NUMBER_FIELDS), and read by nobody.
+# Django refuses a form of more than a thousand fields (DATA_UPLOAD_MAX_NUMBER_FIELDS).
 MOST_PARAMETERS = 300
 
 
 class ToolForm(PortalForm):
-    """What a person may set on every tool. `version` is the one that they saw.
+    """The fields of any tool. `version` is the version that the author of the form saw.
 
     Made with the input schema of a tool (`parameters`), it has a field for the description of each parameter; of what was
     posted, `gone` holds the texts whose parameter that schema does not have.
@@ -80,13 +80,13 @@ class ToolForm(PortalForm):
     active = forms.BooleanField(required=False, help_text="An inactive tool is not offered to agents.")
 
     def __init__(
-        self, data: QueryDict | None = None, *, parameters: Mapping[str, Any] | None = None, **kwargs: Any
+        self, data: QueryDict | None = None, *, parameters: Mapping[str, object] | None = None, **kwargs: Any
     ) -> None:
         super().__init__(data, **kwargs)
         posted = {name: str(text) for name, text in (data or {}).items() if name.startswith(PARAMETER_PREFIX)}
         for parameter in list(parameter_descriptions(parameters or {}))[:MOST_PARAMETERS]:
             field = parameter_field(parameter)
-            # What a form did not have when it was opened was not emptied in it.
+            # A parameter that the form did not have when it was opened must not be emptied.
             if data is None or field in posted:
                 self.fields[field] = PlainTextField(
                     label=parameter, widget=forms.Textarea(attrs={"rows": 2, "class": "form-control"})
@@ -99,12 +99,12 @@ class ToolForm(PortalForm):
 
     @classmethod
     def initial_of(cls, tool: Tool) -> dict[str, Any]:
-        """The form's values for the tool as it is."""
+        """The initial values of the form for a tool."""
         return cls.initial_from({name: getattr(tool, name) for name in {*cls.base_fields, "parameters"}})
 
     @classmethod
     def initial_from(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The form's values for a tool with these fields, `parameters` among them."""
+        """The initial values of the form for a tool with these fields, `parameters` among them."""
         texts = parameter_descriptions(values["parameters"])
         return {
             **{name: values[name] for name in cls.base_fields},
@@ -112,7 +112,7 @@ class ToolForm(PortalForm):
         }
 
     def changes(self) -> dict[str, Any]:
-        """Only what was really changed: an untouched imported text must not become an override."""
+        """The changed fields only: an unchanged imported text must not become an override."""
         changed = {name: self.cleaned_data[name] for name in self.changed_data if name != "version"}
         texts = {
             str(self.fields[name].label): changed.pop(name)
@@ -122,7 +122,7 @@ class ToolForm(PortalForm):
         return {**changed, "parameter_descriptions": texts} if texts else changed
 
     def parameter_fields(self) -> list[forms.BoundField]:
-        """The descriptions of the parameters."""
+        """The fields of the parameter descriptions."""
         return [self[name] for name in self.fields if name.startswith(PARAMETER_PREFIX)]
 
 
@@ -146,14 +146,13 @@ ToolForm.base_fields.update({name: _form_field(name) for name in FURTHER_FIELDS}
 
 
 def parameter_field(parameter: str) -> str:
-    """The name of the field for a parameter's description: what no id of an element may hold is written as =20."""
+    """The name of the field for a parameter's description. Characters that an element's id must not have are escaped as =20."""
     return f"{PARAMETER_PREFIX}{quote(parameter, safe='').replace('%', '=')}"
 
 
 class NewToolForm(ToolForm):
     """A tool written by hand."""
 
-    version = None  # type: ignore[assignment]
     tool_id = forms.RegexField(
         r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         max_length=TOOL_ID_LENGTH,
@@ -165,3 +164,7 @@ class NewToolForm(ToolForm):
     )
     namespace = SlugField(initial="public")
     field_order = ("name", "tool_id", "namespace")
+
+    def __init__(self, data: QueryDict | None = None, **kwargs: Any) -> None:
+        super().__init__(data, **kwargs)
+        del self.fields["version"]  # a new tool has none yet

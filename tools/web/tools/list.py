@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import django_filters
 from django.db.models import Count, Exists, OuterRef, QuerySet
@@ -127,9 +126,9 @@ def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[Chip]:
     ]
 
 
-def _options(tools: QuerySet[Tool]) -> dict[str, list[Any]]:
-    """What the select boxes offer: values that exist in this tenant."""
-    offered: dict[str, list[Any]] = {"source": list(Source.objects.values_list("slug", flat=True))}
+def _options(tools: QuerySet[Tool]) -> dict[str, list[str]]:
+    """The options of the select boxes: values that exist in this tenant."""
+    offered: dict[str, list[str]] = {"source": list(Source.objects.values_list("slug", flat=True))}
     for field in ("source_protocol", "category", "routing_domain"):
         values = tools.exclude(**{field: ""}).order_by(field).values_list(field, flat=True).distinct()
         offered[field] = list(values[:500])
@@ -149,5 +148,5 @@ def _active_filters(filtered: ToolPageFilter, query: QueryDict) -> list[ActiveFi
 
 
 def _ignored(filtered: ToolPageFilter, query: QueryDict) -> list[str]:
-    """Filters of an old link that no longer mean anything; they are left out with a notice."""
+    """The filters with invalid values, as of an old link; the page says that they are ignored."""
     return [f"{filtered.filters[name].label} “{query.get(name)}”" for name in filtered.errors]

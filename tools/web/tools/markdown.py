@@ -1,4 +1,4 @@
-"""Descriptions are Markdown from strangers: rendered without HTML, then cleaned again, so that two faults are needed."""
+"""Untrusted Markdown as HTML: rendered without HTML, then sanitised, so that an attack needs a fault in both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethro
 
 
 def to_html(text: str) -> SafeString:
-    """Safe HTML. Headings start at h3, below the page's own; links are followed without our address or authority."""
+    """Safe HTML. Headings start at h3, below those of the page; links carry noopener, noreferrer and nofollow."""
     tokens = _parser.parse(text[:_LONGEST])
     for token in tokens:
         if token.type in {"heading_open", "heading_close"}:

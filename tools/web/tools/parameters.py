@@ -1,10 +1,9 @@
-"""The parameters of a tool as a table: one row for each that its JSON Schema has. Pure."""
+"""The parameters of a tool as rows of a table, from its JSON Schema. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tools.catalogue.parameter_descriptions import parameter_descriptions, parameter_places
 
@@ -24,9 +23,9 @@ class Parameter:
     more_choices: int
 
 
-def parameters_of(schema: Mapping[str, Any]) -> list[Parameter]:
-    """A row for each parameter that operators may describe, required ones first, those of the body below it; anything that
-    is no schema gives what can be said of it."""
+def parameters_of(schema: Mapping[str, object]) -> list[Parameter]:
+    """A row for each parameter that operators may describe, required ones first, fields of the body below the body. An
+    invalid schema gives the rows that can be read from it."""
     texts = parameter_descriptions(schema)
     places = {place.name: place for place in reversed(list(parameter_places(schema)))}
     return [
@@ -35,8 +34,8 @@ def parameters_of(schema: Mapping[str, Any]) -> list[Parameter]:
     ]
 
 
-def _parameter(name: str, schema: Any, *, required: bool, description: str) -> Parameter:
-    inner: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
+def _parameter(name: str, schema: object, *, required: bool, description: str) -> Parameter:
+    inner: Mapping[str, object] = schema if isinstance(schema, dict) else {}
     listed = inner.get("enum")
     choices = [str(choice) for choice in listed] if isinstance(listed, list) else []
     return Parameter(
@@ -50,7 +49,7 @@ def _parameter(name: str, schema: Any, *, required: bool, description: str) -> P
     )
 
 
-def type_of(schema: Any, depth: int = 0) -> str:
+def type_of(schema: object, depth: int = 0) -> str:
     """A schema's type in a few words: `array of string`, `integer or null`, `Pet` for a reference."""
     if not isinstance(schema, dict) or depth > 3:
         return "any"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from uuid import UUID
 
 from django.http import Http404
@@ -35,15 +34,15 @@ def find_tool(request: TenantRequest, pk: UUID) -> Tool:
     return tool
 
 
-def seen_version(tool: Tool, version: int) -> Mapping[str, Any] | None:
-    """The form's values as they were at `version`, from the history; None if it does not reach back that far."""
+def seen_version(tool: Tool, version: int) -> Mapping[str, object] | None:
+    """The form's values as they were at `version`, from the history; None if the history does not reach back that far."""
     events = history.events(Tool).filter(pgh_obj_id=tool.pk, version=version)
     event = events.order_by("-pgh_id").values().first()
     return ToolForm.initial_from(event) if event else None
 
 
-def merge_tool(current: Tool, seen: Mapping[str, Any] | None, form: ToolForm) -> Merge:
-    """As `merge`, with what was written of parameters that are gone."""
+def merge_tool(current: Tool, seen: Mapping[str, object] | None, form: ToolForm) -> Merge:
+    """As `merge`, with the texts that were written for parameters that no longer exist."""
     merged = merge(ToolForm.initial_of(current), seen, form)
     merged.gone.update(
         {

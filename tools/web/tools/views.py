@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -29,7 +28,7 @@ from tools.web.tools.markdown import to_html
 from tools.web.tools.parameters import parameters_of
 from tools.web.tools.state import find_tool, merge_tool, seen_version
 
-# Folded away in the form, unless there is something to see.
+# Fields that are folded away in the form unless they are overridden or wrong.
 _MORE = {"semantic_namespace", "tech_stack", "target_personas", "annotations", "core", *FURTHER_FIELDS}
 _MOST_EDITS = 2  # overrides without a conflict that are shown unfolded above the description
 
@@ -63,7 +62,7 @@ def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @member_page(Role.OPERATOR)
 def edit_tool(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """The form. 422 comes back with the reasons, 409 with both texts; in both cases nothing that was typed is lost."""
+    """The edit form. Answers 422 with the errors, or 409 with both versions; the form keeps what was typed."""
     tool = find_tool(request, pk)
     if request.method == "GET":
         return _form_page(
@@ -104,13 +103,13 @@ def _tell_saved(request: TenantRequest, before: Tool, saved: Tool) -> None:
 def _conflict_page(request: TenantRequest, error: StaleVersion, form: ToolForm) -> HttpResponse:
     current = find_tool(request, error.current.pk)
     merged = merge_tool(current, seen_version(current, form.cleaned_data["version"] or 0), form)
-    # Unbound, so that the fields show the merged values and the version is the one that the author now sees.
+    # Unbound, so that its fields show the merged values and `version` is the current one.
     again = ToolForm(initial=merged.values, parameters=current.parameters)
     return _form_page(request, current, again, status=409, merge=merged, stale=str(error))
 
 
 def _form_page(
-    request: TenantRequest, tool: Tool, form: ToolForm, *, status: int = 200, **more: Any
+    request: TenantRequest, tool: Tool, form: ToolForm, *, status: int = 200, **more: object
 ) -> HttpResponse:
     overridden = _overridden(tool)
     context = {
@@ -167,7 +166,7 @@ def new_tool(request: TenantRequest) -> HttpResponse:
 @require_POST
 @member_page(Role.OPERATOR)
 def set_active(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Deactivates or activates; the form carries the version that its author saw."""
+    """Activates or deactivates the tool; the form carries the version that its author saw."""
     tool = find_tool(request, pk)
     active = request.POST.get("active") == "yes"
     with ErrorsAsMessages(request):
