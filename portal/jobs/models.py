@@ -71,7 +71,8 @@ class JobQuerySet(models.QuerySet["Job"]):
     def with_effective_state(self) -> JobQuerySet:
         """Adds `effective_state`, in which a job without heartbeat is lost before `mark_lost` has stored it, and `read_at`."""
         state = Case(When(_is_lost(), then=Value(JobState.LOST)), default=F("state"))
-        return self.annotate(effective_state=state, read_at=Now())
+        added: dict[str, Any] = {"effective_state": state, "read_at": Now()}
+        return self.annotate(**added)
 
     def in_states(self, *states: str) -> JobQuerySet:
         """Those in these effective states; needs `with_effective_state`."""
