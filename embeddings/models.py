@@ -1,14 +1,20 @@
-"""The embedding of an entity, and the work still to be done for it.
+"""The embedding of an entity, and the queue of tasks.
 
-The state machine of an embedding (EMB-5); arrows are the functions of wishes.py, claims.py and worker.py that take them:
+The states of an embedding (EMB-5). An arrow is the function of queue/enqueue.py or queue/claims.py that takes it:
 
-    (new) -want-> pending -store-> ready -want (text changed)-> pending
-    pending -want (back to the text of its vector)-> ready
-    pending -fail (last attempt)-> failed -want or refresh-> pending
-    any -want (no text)-> blank        any -want (provider disabled)-> disabled -backfill-> pending
+    (new) -enqueue-> pending -store-> ready -enqueue (the text changed)-> pending
+    pending -enqueue (back to the text of its vector)-> ready
+    pending -fail (after the last attempt)-> failed -enqueue-> pending
+    any -enqueue (no text)-> blank        any -enqueue (provider disabled)-> disabled -enqueue (by a backfill)-> pending
 
-A task row exists exactly while there is work; it is deleted when its vector is stored. The table is the truth: a
-message of the broker only wakes a worker.
+The states of a task:
+
+    (none) -enqueue-> pending -claim-> running -store or drop-> (none)
+    running -retry_later or release-> pending        running -claim (its lease has ended)-> running
+    running -fail-> failed        any -enqueue-> pending        any -delete_tasks-> (none)
+
+A task exists exactly while there is work: it is deleted when its vector is stored. The table is the truth; a message of the
+broker only wakes a worker.
 """
 
 from __future__ import annotations
@@ -27,18 +33,21 @@ DIMENSION = 384
 
 
 class TaskStatus(models.TextChoices):
-    PENDING = "pending", "Pending"  # waits until next_attempt_at
-    RUNNING = "running", "Running"  # claimed; free again for anyone at next_attempt_at, the end of the lease
-    FAILED = "failed", "Failed"  # parked with its last error until the text changes or someone refreshes
+    PENDING = "pending", "Pending"  # due at next_attempt_at
+    RUNNING = (
+        "running",
+        "Running",
+    )  # claimed until next_attempt_at, the end of the lease; then it is due again
+    FAILED = "failed", "Failed"  # parked with its last error until it is enqueued again
 
 
 class Priority(models.IntegerChoices):
-    EDIT = 0, "Edit"  # someone is waiting for it
+    EDIT = 0, "Edit"  # a person waits for it
     BACKFILL = 10, "Backfill"
 
 
 class EmbeddingTask(TenantModel):
-    """A wish for one entity's vector in one model: one row, overwritten by every newer wish (EMB-3)."""
+    """The task to embed one entity in one model: one row, overwritten by every newer request (EMB-3)."""
 
     entity_type = models.CharField(max_length=32)
     entity_id = models.UUIDField()
@@ -46,16 +55,16 @@ class EmbeddingTask(TenantModel):
     source_hash = models.CharField(max_length=64)
     source_version = models.IntegerField(
         null=True, blank=True
-    )  # diagnostic: the entity's version when it asked
+    )  # for people who look at it: the entity's version at the request
     status = models.CharField(max_length=8, choices=TaskStatus.choices, default=TaskStatus.PENDING)
     priority = models.SmallIntegerField(choices=Priority.choices, default=Priority.EDIT)
     attempts = models.IntegerField(
         default=0
     )  # counted when claimed, so that a row that kills its worker counts too
     next_attempt_at = models.DateTimeField(db_default=Now())
-    claim_id = models.UUIDField(null=True, blank=True)  # void after every newer wish: the fence
+    claim_id = models.UUIDField(null=True, blank=True)  # the fence: every newer request clears it
     last_error = models.CharField(max_length=500, blank=True, default="")
-    wanted_at = models.DateTimeField(db_default=Now())  # of the newest wish
+    wanted_at = models.DateTimeField(db_default=Now())  # time of the newest request
     # The tag of the job that enqueued it (queue/job_tasks.py), until a newer request does. No foreign key: the job's row may be
     # deleted first.
     job_id = models.UUIDField(null=True, blank=True)
@@ -77,7 +86,7 @@ class EmbeddingTask(TenantModel):
             ),
         ]
         indexes: ClassVar[list[models.Index]] = [
-            # Serves claims.claim: what may be worked on now, tenant by tenant, most urgent first.
+            # Serves claims.claim: the due tasks by tenant and priority.
             models.Index(
                 fields=["tenant", "priority", "next_attempt_at"],
                 condition=~models.Q(status="failed"),
@@ -93,7 +102,7 @@ class EmbeddingTask(TenantModel):
 
 
 class EmbeddingModel(models.Model):
-    """A model that vectors are kept of, in the slot that holds them (EMB-10). Of the whole installation, without tenant."""
+    """An embedding model and the slot that holds its vectors (EMB-10). It belongs to the whole installation, not to a tenant."""
 
     slot = models.SmallIntegerField(primary_key=True)
     model = models.CharField(max_length=200, unique=True)
@@ -115,11 +124,11 @@ class EmbeddingModel(models.Model):
 
 
 class EmbeddingStatus(models.TextChoices):
-    PENDING = "pending", "Pending"
-    READY = "ready", "Ready"
-    FAILED = "failed", "Failed"
-    DISABLED = "disabled", "Disabled"
-    BLANK = "blank", "Blank"
+    PENDING = "pending", "Pending"  # has a task; a vector of an older text may still be there
+    READY = "ready", "Ready"  # the vector is of the wanted text; a task may refresh it
+    FAILED = "failed", "Failed"  # its task is parked with the error
+    DISABLED = "disabled", "Disabled"  # was enqueued while no provider was configured
+    BLANK = "blank", "Blank"  # the entity has no text: neither vector nor task
 
 
 class VectorNorm(models.Func):
@@ -133,11 +142,11 @@ class VectorDimensions(models.Func):
 
 
 class EntityEmbedding(TenantModel):
-    """Base of each entity type's embedding table: the vector and how it stands to the text it should mean.
+    """Base of each entity type's embedding table: the vector, and whether it is of the entity's present text.
 
-    Subclasses add `entity`, a TenantForeignKey to the embedded row. `source_hash` is what is wanted, `vector_hash`
-    what the vector was made from; only a row whose two agree is `ready`. One row per slot: a second model fills
-    the other slot beside the serving one.
+    Subclasses add `entity`, a TenantForeignKey to the embedded row. `source_hash` is of the present text, `vector_hash` of the
+    text that the vector was made from; only a row where both are equal is `ready`. An entity has one row per slot: a second
+    model fills the other slot beside the serving one.
     """
 
     entity_id: UUID
@@ -145,7 +154,7 @@ class EntityEmbedding(TenantModel):
     slot = models.SmallIntegerField(default=0)
     active = models.BooleanField(
         default=True
-    )  # the entity's own, copied in the same write, for the partial index
+    )  # a copy of the entity's, written in the same transaction, for the partial index
     status = models.CharField(max_length=8, choices=EmbeddingStatus.choices)
     source_hash = models.CharField(max_length=64)
     vector_hash = models.CharField(max_length=64, null=True, blank=True)  # noqa: DJ001 - null with the vector
@@ -173,7 +182,7 @@ class EntityEmbedding(TenantModel):
                 ),
                 name="%(class)s_ready_is_current",
             ),
-            # pgvector takes zero and unnormalised vectors without a word, and then sorts them wrongly. NULL is no violation.
+            # pgvector accepts zero and unnormalised vectors, and then sorts them wrongly. NULL is no violation.
             models.CheckConstraint(
                 condition=models.Q(
                     GreaterThanOrEqual(VectorNorm(models.F("vector")), 0.99),

@@ -1,4 +1,4 @@
-"""The queue's figures in Prometheus' terms (R20): sums over all tenants, never a tenant's name, text or id."""
+"""The metrics of the queue for Prometheus (R20): sums over all tenants, never a tenant's name, text or id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from embeddings.queue.counters import EXPIRED, FAILED, LAG, LAG_SECONDS, LAG_SUM
 from portal.resilience import circuit_breaker
 from portal.resilience.models import CounterSum
 
-# What embeddings_figures() calls it: the name and help of the metric, and of its label.
+# By the row of embeddings_figures(): the name and help of the metric, and the name of its label.
 _METRICS = {
     "tasks": ("portal_embedding_tasks", "Embedding tasks by status.", "status"),
     "waiting": (
@@ -23,7 +23,7 @@ _METRICS = {
     ),
     "expired": (
         "portal_embedding_expired_leases",
-        "Running tasks whose worker is gone, not claimed again yet.",
+        "Running tasks whose lease has ended and which are not claimed again yet.",
         "",
     ),
     "failed": ("portal_embedding_failed_tasks", "Parked embedding tasks by cause.", "cause"),
@@ -37,24 +37,24 @@ _METRICS = {
 
 
 class QueueCollector:
-    """A collector of prometheus_client, which asks the database at each scrape."""
+    """A collector of prometheus_client that queries the database at each scrape."""
 
     def collect(self) -> Iterator[Metric]:
         families = {
-            figure: GaugeMetricFamily(name, text, labels=[label] if label else None)
-            for figure, (name, text, label) in _METRICS.items()
+            row: GaugeMetricFamily(name, text, labels=[label] if label else None)
+            for row, (name, text, label) in _METRICS.items()
         }
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT figure, label, value FROM embeddings_figures(%s)", [settings.EMBEDDING_MAX_ATTEMPTS]
             )
-            for figure, label, value in cursor.fetchall():
-                said = Priority(int(label)).label.lower() if figure == "waiting" else label
-                families[figure].add_metric([said] if _METRICS[figure][2] else [], value)
+            for row, label, value in cursor.fetchall():
+                word = Priority(int(label)).label.lower() if row == "waiting" else label
+                families[row].add_metric([word] if _METRICS[row][2] else [], value)
         yield from families.values()
         is_open = GaugeMetricFamily(
             "portal_embedding_circuit_open",
-            "1 for each provider that is in trouble and not asked.",
+            "1 for each provider whose circuit is open.",
             labels=["model", "purpose"],
         )
         for circuit in circuit_breaker.open_circuits():
@@ -64,24 +64,26 @@ class QueueCollector:
 
 
 def _counters() -> Iterator[Metric]:
-    """What only grows: a histogram of lags, failures by cause, leases that ran out."""
+    """The counters of queue/counters.py: a histogram of lags, failures by cause, expired leases."""
     sums = {(row.name, row.label): row.value for row in CounterSum.objects.all()}
     buckets, below = [], 0.0
     for bound in [*(f"{bound:g}" for bound in LAG_SECONDS), "+Inf"]:
         below += sums.get((LAG, bound), 0.0)
         buckets.append((bound, below))
-    lag = HistogramMetricFamily("portal_embedding_lag_seconds", "From the wish for a vector to the vector.")
+    lag = HistogramMetricFamily(
+        "portal_embedding_lag_seconds", "From the request for a vector to the vector."
+    )
     lag.add_metric([], buckets, sums.get((LAG_SUM, ""), 0.0))
     yield lag
     failures = CounterMetricFamily(
         "portal_embedding_failures", "Embedding tasks that were parked, by cause.", labels=["cause"]
     )
-    for (figure, cause), value in sums.items():
-        if figure == FAILED:
+    for (name, cause), value in sums.items():
+        if name == FAILED:
             failures.add_metric([cause], value)
     yield failures
     yield CounterMetricFamily(
         "portal_embedding_lease_expiries",
-        "Tasks that were claimed again because their worker had gone.",
+        "Tasks that were claimed again because their lease had ended.",
         value=sums.get((EXPIRED, ""), 0.0),
     )

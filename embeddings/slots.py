@@ -1,8 +1,8 @@
-"""The models that the catalogue has vectors of, and which of them serves (EMB-10).
+"""The slots of embedding models, and which of them serves searches (EMB-10).
 
-Two slots: one serves, the other may be filled with a second model's vectors while every write goes on keeping both. One
-switch then changes which one serves, and one switch back, as long as the old slot is not dropped. Vectors of two slots
-never meet: a search embeds its question with the model of the slot that it reads.
+There are two slots: one serves, the other may be filled with a second model's vectors while every write enqueues both. A switch
+changes which one serves, and a second one goes back, until the old slot is dropped. Vectors of two slots are never compared: a
+search embeds its question with the model of the slot that it reads.
 
 Before the first start has written a row, slot 0 serves the model that the settings name.
 """
@@ -25,16 +25,16 @@ from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context, tenant_ids
 
 CACHE_SECONDS = 0.5
-"""How long a process may go on searching in the slot that served before; its rows stay until it is dropped."""
+"""How long a process may still search in the slot that served before a switch; its rows stay until it is dropped."""
 
 
 class SlotError(Exception):
-    """A change of slots that cannot be made; the message says why in the operator's words."""
+    """A change of slots that was refused; the message tells the operator why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A model and where its vectors stand. `provider` and `url` say how the model is reached."""
+    """A model and the number of the slot with its vectors. `provider` and `url` say how the model is reached."""
 
     number: int
     model: str
@@ -43,8 +43,8 @@ class Slot:
     serves: bool
 
     def embedder(self) -> EmbeddingProvider | None:
-        """The provider of this slot's model; None when embeddings are disabled. Raises ProviderError for a model that this
-        process cannot have, for example one of another runtime: others may have it, so it costs no row an attempt."""
+        """The provider of this slot's model; None when embeddings are disabled. Raises ProviderError (provider_wide) for a model
+        that this process cannot load, for example one of another runtime."""
         try:
             return get_provider(provider=self.provider, model=self.model, url=self.url)
         except ImproperlyConfigured as error:
@@ -53,7 +53,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """How many of the vectors that serve, of all tenants, the other slot has too, and of how many it has given up."""
+    """How many of the serving vectors of all tenants the other slot has (`ready`), and how many have failed there."""
 
     total: int
     ready: int
@@ -66,7 +66,7 @@ class Completeness:
 
 
 def all() -> list[Slot]:  # noqa: A001 - read as slots.all()
-    """The slots whose embeddings follow every write, the serving one first."""
+    """All slots in use, the serving one first; every write enqueues for each of them."""
     return [_slot(row) for row in _rows()]
 
 
@@ -76,14 +76,14 @@ def _rows() -> list[EmbeddingModel]:
 
 
 def _slot(row: EmbeddingModel) -> Slot:
-    # How to reach the model that the settings name is theirs to say: its runtime or address may change, the model not.
+    # The settings name the provider and address of their own model, so that a change there takes effect without a new slot.
     if row.model == settings.EMBEDDING_MODEL:
         return Slot(row.slot, row.model, settings.EMBEDDING_PROVIDER, settings.EMBEDDING_URL, row.serves)
     return Slot(row.slot, row.model, row.provider, row.url, row.serves)
 
 
 def serving() -> Slot:
-    """The slot that answers searches, as it was at most half a second ago: a search costs no query for it."""
+    """The slot that answers searches, cached for CACHE_SECONDS, so that a search needs no query for it."""
     global _cached  # noqa: PLW0603 - one memory a process
     row, until = _cached
     if row is None or time.monotonic() >= until:
@@ -96,15 +96,16 @@ _cached: tuple[EmbeddingModel | None, float] = None, 0.0
 
 
 def clear_cache() -> None:
-    """Looks again which slot serves at the next search of this process."""
+    """Reads at the next search of this process again which slot serves."""
     global _cached  # noqa: PLW0603 - see `serving`
     _cached = None, 0.0
 
 
 def ensure_slot() -> str:
-    """Gives the model that the settings name a slot, if it has none; returns a sentence about it, or "".
+    """Gives the settings' model a slot if it has none; returns a sentence for the operator, or "". Raises SlotError if both slots
+    are in use.
 
-    The first model serves at once. A second one is filled by the workers' reconciler, without a switch.
+    The first model serves at once. The workers' reconciler fills a second one, which serves after a switch.
     """
     if settings.EMBEDDING_PROVIDER == "disabled":
         return ""
@@ -114,7 +115,7 @@ def ensure_slot() -> str:
         known = next((row for row in rows.values() if row.model == model), None)
         if known is not None:
             if (known.provider, known.url) != (settings.EMBEDDING_PROVIDER, settings.EMBEDDING_URL):
-                # Trouble of the way it was reached before says nothing of the new one.
+                # The errors were of the former provider or address.
                 circuit_breaker.close_all(keep=[row.model for row in rows.values() if row.model != model])
             EmbeddingModel.objects.filter(pk=known.pk).update(
                 provider=settings.EMBEDDING_PROVIDER, url=settings.EMBEDDING_URL
@@ -123,7 +124,7 @@ def ensure_slot() -> str:
         free = next((number for number in (0, 1) if number not in rows), None)
         if free is None:
             raise SlotError(
-                f"EMBEDDING_MODEL={model} has no slot: vectors are kept of {rows[0].model} and {rows[1].model}. "
+                f"EMBEDDING_MODEL={model} has no slot: both slots are in use, by {rows[0].model} and {rows[1].model}. "
                 "Drop the one that does not serve: manage.py embedding_model drop"
             )
         if rows:
@@ -144,7 +145,7 @@ def ensure_slot() -> str:
 
 
 def completeness() -> Completeness | None:
-    """How far the slot that does not serve is, over all tenants; None where there is none."""
+    """The completeness of the slot that does not serve, over all tenants; None if there is none."""
     slots = all()
     return _counted(*slots) if len(slots) > 1 else None
 
@@ -167,8 +168,8 @@ def _in_every_tenant() -> Iterator[EmbeddedEntity]:
 
 
 def switch(to: str = "") -> Slot:
-    """Lets the other slot serve, and keeps the present one for the way back. `to` names the model that is meant, so that
-    asking twice does not go back. Raises SlotError if it is not complete."""
+    """Makes the other slot serve; the present one stays, so that a second switch goes back. `to` names the expected model, so that
+    a repeated request does not go back. Raises SlotError if the other slot is not complete."""
     with transaction.atomic():
         now, then = _lock_both(
             "There is no second model to switch to. Set EMBEDDING_MODEL to it and start the portal again."
@@ -188,8 +189,8 @@ def switch(to: str = "") -> Slot:
 
 
 def drop(model: str = "") -> Slot:
-    """Gives up the slot that does not serve: there is no way back to it. `model` names the one that is meant. Its vectors
-    and tasks are deleted by `clear_dropped`."""
+    """Frees the slot that does not serve; `clear_dropped` deletes its vectors and tasks. `model` names the expected model. Raises
+    SlotError."""
     with transaction.atomic():
         _, gone = _lock_both("Only one model has vectors, and it serves.")
         _check_model(gone, model)
@@ -198,7 +199,7 @@ def drop(model: str = "") -> Slot:
 
 
 def _lock_both(otherwise: str) -> list[Slot]:
-    """The serving slot and the other one, locked. Raises SlotError with `otherwise` where there is one alone."""
+    """Locks and returns the serving slot and the other one. Raises SlotError with the message `otherwise` if there is only one."""
     list(EmbeddingModel.objects.select_for_update().order_by("slot"))
     slots = all()
     if len(slots) < 2:
@@ -212,14 +213,14 @@ def _check_model(slot: Slot, model: str) -> None:
 
 
 def clear_dropped() -> None:
-    """Deletes what the slots without a model hold. Needs a login that may list the tenants (the worker's or the owner's)."""
+    """Deletes the vectors and tasks of slots without a model. Needs a login that may list the tenants (the worker's or the owner's)."""
     for number in {0, 1} - {slot.number for slot in all()}:
         _clear(number)
 
 
 def _clear(number: int) -> None:
-    """Deletes what a slot without a model holds, one transaction a tenant. What a write was adding just then goes the next
-    time; a slot that is taken again meanwhile is left alone."""
+    """Deletes the vectors and tasks of a slot without a model, in one transaction a tenant. Rows that a write adds meanwhile are
+    deleted the next time; a slot that gets a model meanwhile is left alone."""
     for entity in _in_every_tenant():
         with connection.cursor() as cursor:
             cursor.execute(

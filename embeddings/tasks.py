@@ -1,4 +1,4 @@
-"""Celery's tasks of the embedding queue. Arguments are none: the table says what is to be done."""
+"""Celery's tasks of the embedding queue. They have no arguments: the table holds the work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from embeddings.queue import worker
 
 @shared_task(name="embeddings.tasks.wake", ignore_result=True)
 def wake() -> None:
-    """Somebody committed work: the loop of this process looks at once (without one, here and now)."""
+    """Wakes the loop of this process after a commit; without a loop it drains the queue here."""
     loop = worker.Loop.running
     if loop is None:
         worker.drain()

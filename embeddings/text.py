@@ -1,4 +1,4 @@
-"""The identity of what is embedded: normalised text and its hash. What goes into the text is each entity's own affair."""
+"""Normalises source texts and hashes them. Each entity type decides what its text contains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LINES = re.compile(r"\s*\n\s*")
 
 
 def normalise(text: str) -> str:
-    """NFC, runs of blanks to one, blank lines and outer white space dropped, so that layout is no meaning (EMB-1)."""
+    """Converts to NFC, joins runs of blanks, and drops blank lines and outer white space, so that layout changes no hash (EMB-1)."""
     composed = unicodedata.normalize("NFC", text)
     return _LINES.sub("\n", _SPACE.sub(" ", composed)).strip()
 

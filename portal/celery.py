@@ -16,7 +16,7 @@ app.autodiscover_tasks(["embeddings", "portal.ops", "tools"])
 
 
 class LoopStep(bootsteps.StartStopStep):
-    """Runs a loop in a thread of the worker that consumes `queue`: it works at the bell and every few seconds.
+    """Runs a loop in a thread of the worker that consumes `queue`: it works when it is woken, and every few seconds without that.
 
     It is a step of the worker, not of its consumer, so it starts and goes on while the broker is down or frozen.
     """

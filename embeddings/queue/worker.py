@@ -1,4 +1,4 @@
-"""Turns due tasks into vectors: claim, read the texts again, embed without a transaction, store if still wanted.
+"""The embedding worker: claims due tasks, reads the texts again, embeds them outside a transaction, and stores the vectors.
 
 One function, `drain`, with two entry points: the Celery worker of queue `embeddings` (tasks.py, portal/celery.py) and
 `manage.py embed_worker`. Killing it at any instant loses nothing: what it had claimed is due again after the lease.
@@ -39,12 +39,12 @@ log = logging.getLogger(__name__)
 
 PROBE = "warm-up"
 """A text that no provider has a reason to refuse."""
-LOOK_SECONDS = 1.0
+REFRESH_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class Drained:
-    """What one drain did. `stored` may be less than `embedded`: results that nobody wanted any more."""
+    """The counts of one drain. `stored` may be less than `embedded`: results whose text has changed meanwhile."""
 
     claimed: int = 0
     embedded: int = 0
@@ -60,27 +60,27 @@ class _Run:
     claimed: list[Task]
     done: Drained = field(default_factory=Drained)
     usable: list[Slot] = field(default_factory=list)
-    failing: frozenset[str] = frozenset()  # models with errors counted, of which a success is news
-    in_trouble: set[str] = field(default_factory=set)  # found so during the batch in hand
-    look_again: float = 0.0
+    failing: frozenset[str] = frozenset()  # models whose circuit counts errors, which a success closes
+    in_trouble: set[str] = field(default_factory=set)  # models whose provider failed during this batch
+    refresh_at: float = 0.0
 
     def is_over_for(self, slot: Slot) -> bool:
         return self.stop.is_set() or slot.model in self.in_trouble
 
-    def look(self) -> None:
-        """Once a second: which models have vectors and can be had in this process, and how their providers are. Who finds
-        that one is to be tried again tries it, with a text of nobody's."""
-        if time.monotonic() < self.look_again:
+    def refresh(self) -> None:
+        """Reads once a second which models have slots, which of them this process can load, and their circuits. Makes the trial
+        call where one is due, with a text of no tenant."""
+        if time.monotonic() < self.refresh_at:
             return
-        self.look_again = time.monotonic() + LOOK_SECONDS
+        self.refresh_at = time.monotonic() + REFRESH_SECONDS
         waits = circuit_breaker.seconds_until_trial("passage")
         self.failing, self.usable = frozenset(waits), []
         for slot in slots.all():
             try:
                 provider = slot.embedder()
             except ProviderError as error:
-                # Of another runtime, for example: a matter of this process, so others may go on.
-                log.warning("This worker leaves %s to others: %s", slot.model, error)
+                # For example a model of another runtime: other processes may have it.
+                log.warning("This worker cannot load %s and leaves it to others: %s", slot.model, error)
                 continue
             self.usable.append(slot)
             wait = waits.get(slot.model)
@@ -90,10 +90,10 @@ class _Run:
                 and wait <= 0
                 and circuit_breaker.acquire_trial(slot.model, "passage")
             ):
-                _try(slot, provider)
+                _make_trial(slot, provider)
 
 
-def _try(slot: Slot, provider: EmbeddingProvider) -> None:
+def _make_trial(slot: Slot, provider: EmbeddingProvider) -> None:
     try:
         _embed(provider, [PROBE])
     except ProviderError as error:
@@ -110,17 +110,17 @@ def drain(
     claimed: list[Task] | None = None,
     watermarks: QueueWatermarks | None = None,
 ) -> Drained:
-    """Works until no task is due, `stop` is set, all providers are in trouble, or `batches` are done.
+    """Works until no task is due, `stop` is set, all circuits are open, or `batches` are done.
 
-    Once `stop` is set, the provider call in hand is the last one: its vectors are stored, all other claims given back.
-    `claimed` is kept to the batch in hand, for a caller in another thread; `watermarks` are those of a caller that drains
-    again and again.
+    Once `stop` is set, the current call of the provider is the last one: its vectors are stored, all other claims released.
+    `claimed` always holds the tasks of the current batch, for a caller in another thread; `watermarks` are those of a caller
+    that drains repeatedly.
     """
     if settings.EMBEDDING_PROVIDER == "disabled":
         return Drained()
     run = _Run(stop or threading.Event(), [] if claimed is None else claimed)
     while not run.stop.is_set() and batches != 0:
-        run.look()
+        run.refresh()
         run.in_trouble.clear()
         run.claimed[:] = tasks = claims.claim(
             settings.EMBEDDING_BATCH_SIZE, of=run.usable, watermarks=watermarks
@@ -135,13 +135,13 @@ def drain(
             name="embedding-heartbeat",
             trouble=f"The lease of {len(tasks)} embedding tasks could not be renewed",
         ):
-            for entity, own in _alike(tasks):
+            for entity, own in _grouped(tasks):
                 try:
                     _work(run, entity, own)
                 except OperationalError as error:
                     if not connection.is_usable():
                         raise
-                    # A write held the rows for longer than our lock_timeout: the lease's end brings the tasks back.
+                    # A write held the rows for longer than our lock_timeout: the tasks are due again when their lease ends.
                     log.warning("%d embedding tasks must wait: %s", len(own), error)
         counters.write()
     counters.write(now=run.done.claimed > 0)
@@ -149,13 +149,13 @@ def drain(
 
 
 def _work(run: _Run, entity: EmbeddedEntity, tasks: list[Task]) -> None:
-    """Takes one tenant's tasks of one entity type and slot to their end, whichever that is."""
+    """Stores, drops, releases or parks the tasks of one tenant, entity type and slot."""
     if run.is_over_for(tasks[0].slot):
         claims.release(tasks)
         return
     for task in tasks:
         if task.attempts > settings.EMBEDDING_MAX_ATTEMPTS:
-            # Failures are counted before this; so each attempt must have ended without a word.
+            # A failed attempt is parked below at the latest, so each of these must have ended with its worker.
             _fail(
                 run,
                 entity,
@@ -170,7 +170,7 @@ def _work(run: _Run, entity: EmbeddedEntity, tasks: list[Task]) -> None:
         _embed_and_store(run, entity, with_texts)
 
 
-def _alike(tasks: Sequence[Task]) -> Iterator[tuple[EmbeddedEntity, list[Task]]]:
+def _grouped(tasks: Sequence[Task]) -> Iterator[tuple[EmbeddedEntity, list[Task]]]:
     """The tasks by tenant, entity type and slot."""
     groups: dict[tuple[object, str, int], list[Task]] = defaultdict(list)
     for task in tasks:
@@ -180,7 +180,7 @@ def _alike(tasks: Sequence[Task]) -> Iterator[tuple[EmbeddedEntity, list[Task]]]
 
 
 def _current_texts(entity: EmbeddedEntity, tasks: list[Task]) -> list[tuple[Task, str]]:
-    """The texts that the tasks of one tenant ask for, read now. Tasks whose entity is gone or inactive are dropped."""
+    """The tasks of one tenant with their texts as they are now. Tasks whose entity is gone or inactive are dropped."""
     if not tasks:
         return []
     with tenant_context(tasks[0].tenant_id):
@@ -195,14 +195,14 @@ def _current_texts(entity: EmbeddedEntity, tasks: list[Task]) -> list[tuple[Task
             moved.append(task.entity_id)
     claims.drop([task for task in tasks if task.entity_id not in texts])
     if moved:
-        # Changed between claim and now, and then asked for already; or by a write that forgot to ask.
+        # The text changed after the claim, and is enqueued already; or a write forgot to enqueue it.
         with tenant_context(tasks[0].tenant_id):
             requeue(entity, moved, refresh=False, only=tasks[0].slot)
     return current
 
 
 def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, str]]) -> None:
-    """Embeds the texts of one tenant; a batch that fails is halved until the text that is to blame stands alone."""
+    """Embeds the texts of one tenant; a batch that fails is halved until the text that causes it is alone."""
     tasks = [task for task, _ in work]
     slot = tasks[0].slot
     if run.is_over_for(slot):
@@ -214,13 +214,13 @@ def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, s
         vectors = _embed(provider, [text for _, text in work])
     except ProviderError as error:
         if not (error.provider_wide or error.permanent):
-            error = _blamed(provider, error)
+            error = _attributed(provider, error)
         if error.provider_wide:
             run.in_trouble.add(slot.model)
             is_open = circuit_breaker.record_failure(slot.model, "passage", error)
             log.warning("The embedding provider of %s is in trouble: %s", slot.model, error)
-            run.look_again = 0.0
-            # An open circuit keeps all of the model's tasks; until it is, these wait while others are tried.
+            run.refresh_at = 0.0
+            # An open circuit keeps all tasks of the model; before it opens, these wait while others are tried.
             claims.release(tasks, error=str(error), delay=0 if is_open else retry_delay(1))
         elif len(work) > 1:
             middle = len(work) // 2
@@ -251,15 +251,15 @@ def _embed(provider: EmbeddingProvider, texts: list[str]) -> Vectors:
     except ProviderError:
         raise
     except Exception as error:
-        # A provider that raises what it did not announce must not stop the loop for everyone else.
+        # A provider that raises an undocumented error must not stop the loop.
         log.exception("The embedding provider raised an unexpected error.")
         raise ProviderError(f"unexpected error of the provider: {type(error).__name__}: {error}") from error
     return checked(vectors, len(texts), settings.EMBEDDING_DIMENSION)
 
 
-def _blamed(provider: EmbeddingProvider, error: ProviderError) -> ProviderError:
-    """Texts and an outage may fail alike. A harmless text tells them apart: if it fails too, the provider is to blame, and
-    no text pays with an attempt. The reason is then what was said of the harmless text, since all tenants see it."""
+def _attributed(provider: EmbeddingProvider, error: ProviderError) -> ProviderError:
+    """Tells whether the text or the provider caused the error, by embedding a harmless text: if that fails too, the provider did,
+    and no text loses an attempt. The reason is then that of the harmless text, since all tenants see it."""
     try:
         _embed(provider, [PROBE])
     except ProviderError as probe:
@@ -283,7 +283,7 @@ def retry_delay(attempts: int) -> float:
 
 
 class Loop(WorkLoop):
-    """Drains the work table: what both entry points run."""
+    """Drains the queue; both entry points run it."""
 
     queue = heartbeats.EMBEDDINGS
 
@@ -302,7 +302,7 @@ class Loop(WorkLoop):
         """Seconds until the next poll, or until a provider that is down is tried again, if that is sooner."""
         waits: list[float | None] = []
         self.protected(lambda: waits.extend(circuit_breaker.seconds_until_trial("passage").values()))
-        # A try that is due already is one that this process cannot make, or it would have made it.
+        # A trial that is due already is one that this process cannot make.
         return min(
             [settings.EMBEDDING_POLL, *(max(wait, 0.01) for wait in waits if wait is not None and wait > 0)]
         )

@@ -68,7 +68,7 @@ class WorkLoop(threading.Thread):
         raise NotImplementedError
 
     def release(self) -> None:
-        """Gives back the claimed work that `finish` does not wait for."""
+        """Releases the claimed work that `finish` does not wait for."""
         raise NotImplementedError
 
     def run(self) -> None:

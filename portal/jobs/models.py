@@ -110,7 +110,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(pk=job.pk, claim_id=job.claim_id, state__in=CLAIMED)
 
     def heartbeat(self, job: Job) -> bool:
-        """Tells that the runner is alive."""
+        """Records that the runner is alive."""
         return bool(self._ours(job).update(heartbeat_at=Now()))
 
     def record_progress(self, job: Job, changes: Mapping[str, Any]) -> bool:

@@ -177,7 +177,7 @@ class TestWhoIsBlamed:
             with pytest.raises(ProviderError, match="500: this is refused") as raised:
                 provider.embed(["poison"], "passage")
             assert not raised.value.provider_wide
-            assert worker._blamed(provider, raised.value).provider_wide == (guilty == "")
+            assert worker._attributed(provider, raised.value).provider_wide == (guilty == "")
         assert len(server.asked) == 4
 
     @BOTH

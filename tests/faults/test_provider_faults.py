@@ -151,7 +151,7 @@ def test_the_table_notices_a_product_without_probe_or_without_permanent_errors_R
     what: str,
 ) -> None:
     if what == "probe":
-        monkeypatch.setattr(worker, "_blamed", lambda provider, error: error)
+        monkeypatch.setattr(worker, "_attributed", lambda provider, error: error)
     else:
         monkeypatch.setattr(http, "FOR_GOOD", frozenset())
     [fault] = [fault for fault in FAULTS if fault.name == name]

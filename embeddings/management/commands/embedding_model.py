@@ -1,4 +1,4 @@
-"""Shows which models the catalogue has vectors of, switches to the second one (and back), or drops it (EMB-10)."""
+"""Shows the embedding models and their slots, switches to the second one (and back), or drops it (EMB-10)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Command(PortalCommand):
     def run(self, **options: Any) -> None:
         try:
             if options["action"] == "switch":
-                said = f"{slots.switch().model} serves now. Run the same command again to go back."
+                message = f"{slots.switch().model} serves now. Run the same command again to go back."
             elif options["action"] == "drop":
-                said = f"{slots.drop().model} is given up, and its vectors are deleted."
+                message = f"{slots.drop().model} was dropped, and its vectors are deleted."
                 slots.clear_dropped()
             else:
-                said = ""
+                message = ""
         except slots.SlotError as error:
             self.stop(REFUSED, str(error))
         found = slots.completeness()
@@ -47,4 +47,6 @@ class Command(PortalCommand):
             lines.append(
                 f"{found.ready:,} of {found.total:,} vectors are in both slots, {found.failed:,} failed"
             )
-        self.show(options, {"models": models, "progress": progress}, "\n".join(filter(None, [said, *lines])))
+        self.show(
+            options, {"models": models, "progress": progress}, "\n".join(filter(None, [message, *lines]))
+        )

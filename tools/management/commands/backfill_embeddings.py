@@ -1,5 +1,5 @@
-"""Queues every embedding that is missing, stale, failed, disabled by mistake or of another model, as a job that the pages
-show. Without --wait it leaves the job to a worker once all is queued; workers do the embedding in either case."""
+"""Enqueues every embedding that is missing, stale, failed, disabled by mistake or of another model, as a job that the pages
+show. Without --wait a worker goes on with the job once all is queued; workers embed in either case."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Command(JobCommand):
         try:
             with tenant_context(tenant_id):
                 job = self._job(tenant_id, args, options)
-                # In the transaction that made it, or else a worker may be faster.
+                # In the transaction that made the job, or a worker may claim it first.
                 claimed = None if options["detach"] else Job.objects.claim(kinds=[job.kind], pk=job.pk)
         except InvalidArguments as error:
             self.stop(USAGE, str(error))
@@ -67,7 +67,7 @@ class Command(JobCommand):
             self.warn_without_worker()
             return None
         if claimed is None:
-            self.say("A worker runs this job; looking on.")
+            self.say("A worker runs this job; showing its progress.")
             return self._end(self.watch(job, quiet=options["no_progress"]), options)
         if options["wait"]:
             self.warn_without_worker(heartbeats.EMBEDDINGS)
@@ -86,7 +86,7 @@ class Command(JobCommand):
         return self._end(job, options)
 
     def _all_embedded(self, job: Job) -> bool:
-        """Waits for what edits and imports have asked for, too, which is no part of the job; False if Ctrl-C ended it."""
+        """Waits also for what edits and imports have enqueued, which is not part of the job; False if Ctrl-C ended it."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
             while True:
@@ -104,7 +104,7 @@ class Command(JobCommand):
             "limit": options["limit"],
             "rate": options["rate"],
             "batch_size": options["batch_size"],
-            # Whoever does not wait wants all of it queued.
+            # Without --wait all of it is queued at once.
             **({} if options["wait"] or options["detach"] else {"ahead": 0}),
         }
 
@@ -115,7 +115,7 @@ class Command(JobCommand):
         try:
             return services.start(BACKFILL, args, by=ACTOR)
         except AlreadyRunning as error:
-            # One that was left half way, and that nobody has taken up yet, is gone on with.
+            # A queued job that no runner has claimed yet is run here.
             if error.job.effective_state != JobState.QUEUED:
                 raise
             return error.job
