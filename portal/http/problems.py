@@ -83,6 +83,8 @@ def _flat(detail: Any, pointer: str = "") -> list[dict[str, str]]:
     return [{"code": getattr(detail, "code", "invalid"), "detail": str(detail), "pointer": pointer}]
 
 
+Members = Mapping[str, Any]
+"""Further arguments of `Problem`: headers, and members of the document."""
 Refused = TypeVar("Refused", bound=Exception)
 
 
@@ -97,57 +99,30 @@ def register_problem(
     kind: type[Refused],
     status: int,
     code: str | None = None,
-    members: Callable[[Refused], Mapping[str, Any]] | None = None,
+    *,
+    detail: object = None,
+    members: Callable[[Refused], Members] | None = None,
 ) -> None:
-    """Makes a problem of every error of this kind and its subclasses, unless these have their own: its text is the detail,
-    and `members` gives what else `Problem` takes."""
+    """Makes a problem of every error of this kind and its subclasses, unless these have their own. Its text is the `detail`
+    unless there is another one, and `members` gives what else `Problem` takes."""
 
     def convert(error: Refused) -> Problem:
-        return Problem(status, str(error), code=code, **(members(error) if members else {}))
+        return Problem(status, str(detail or error), code=code, **(members(error) if members else {}))
 
     problem_of.register(kind, convert)
 
 
-@problem_of.register(Http404)
-def _(error: Http404) -> Exception:
-    return exceptions.NotFound("There is no such thing here.")
-
-
-@problem_of.register(ObjectDoesNotExist)
-def _(error: ObjectDoesNotExist) -> Exception:
-    # It was there when the request began: somebody was faster.
-    return exceptions.NotFound("There is no such thing here any more.")
-
-
-@problem_of.register(DjangoPermissionDenied)
-def _(error: DjangoPermissionDenied) -> Exception:
-    return exceptions.PermissionDenied()
-
-
-@problem_of.register(SuspiciousOperation)
-def _(error: SuspiciousOperation) -> Exception:
-    if isinstance(error, RequestDataTooBig):
-        return Problem(413, "The body is too large.")
-    return exceptions.ParseError("This request cannot be read.")
-
-
-@problem_of.register(DataError)
-def _(error: DataError) -> Exception:
-    # The net under the checks at the edge: a value that PostgreSQL has no room for is the caller's mistake.
-    log.warning("The database refused a value: %s", error)
-    return exceptions.ParseError("A value in this request cannot be looked up or stored.")
-
-
-@problem_of.register(OperationalError)
-@problem_of.register(InterfaceError)
-def _(error: OperationalError | InterfaceError) -> Exception:
-    log.error("The database did not answer: %s", error)
-    return Problem(503, "The database did not answer in time. Try again in a moment.")
-
-
-@problem_of.register(TooBusy)
-def _(error: TooBusy) -> Exception:
-    return Problem(503, str(error), headers={"Retry-After": str(RETRY_SECONDS)})
+register_problem(Http404, 404, detail="There is no such thing here.")
+# It was there when the request began: somebody was faster.
+register_problem(ObjectDoesNotExist, 404, detail="There is no such thing here any more.")
+register_problem(DjangoPermissionDenied, 403, detail=exceptions.PermissionDenied.default_detail)
+register_problem(SuspiciousOperation, 400, detail="This request cannot be read.")
+register_problem(RequestDataTooBig, 413, detail="The body is too large.")
+# The net under the checks at the edge: a value that PostgreSQL has no room for is the caller's mistake.
+register_problem(DataError, 400, detail="A value in this request cannot be looked up or stored.")
+for _unavailable in (OperationalError, InterfaceError):
+    register_problem(_unavailable, 503, detail="The database did not answer in time. Try again in a moment.")
+register_problem(TooBusy, 503, members=lambda _: {"headers": {"Retry-After": str(RETRY_SECONDS)}})
 
 
 def _place(request: Any) -> dict[str, str]:
@@ -157,6 +132,8 @@ def _place(request: Any) -> dict[str, str]:
 def problem_response(error: Exception, context: dict[str, Any]) -> Response | None:
     """DRF's exception handler. None leaves an unexpected error to Django, and ApiProblemMiddleware to its 500."""
     request = context["request"]
+    if isinstance(error, DataError | OperationalError | InterfaceError):
+        log.error("The database refused or did not answer: %s", error)
     error = problem_of(error)
     if not isinstance(error, exceptions.APIException):
         return None

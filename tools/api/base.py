@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ClassVar, cast
 
 from django.db.models import QuerySet
 from django_filters import FilterSet
-from rest_framework import serializers
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,16 +19,12 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import Caller
 from portal.tenancy.models import Scope
 from portal.tenancy.rights import Rights
+from tools.api.fields import refuse_unknown
 from tools.api.pagination import CursorPages
+from tools.api.schema.json_schema import SerializerClass
+from tools.api.schema.operations import allowed_values
 
 Handler = Callable[..., Any]
-
-
-def refuse_unknown(given: Iterable[object], known: Collection[str]) -> None:
-    """A mistyped filter that is quietly ignored would answer with the whole catalogue. Raises ValidationError."""
-    if unknown := sorted({str(name) for name in given} - set(known)):
-        sentence = f"There is no such parameter. Known: {', '.join(sorted(known))}."
-        raise ValidationError(dict.fromkeys(unknown, sentence))
 
 
 def calls_external(handler: Handler) -> Handler:
@@ -36,7 +32,7 @@ def calls_external(handler: Handler) -> Handler:
     outside of the tenant's transaction, which must not wait for strangers."""
 
     @wraps(handler)
-    def calling(*args: Any, **kwargs: Any) -> Any:
+    def calling(*args: object, **kwargs: object) -> Any:
         with bulkhead():
             return handler(*args, **kwargs)
 
@@ -69,7 +65,7 @@ class ApiView(APIView):
 class TenantView(ApiView):
     """A view whose methods run in one transaction of the caller's tenant, unless they are `calls_external`."""
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         """After key, scope and rate were checked, puts the method that will be called into the tenant's transaction."""
         super().initial(request, *args, **kwargs)
         method = str(request.method).lower()
@@ -78,7 +74,7 @@ class TenantView(ApiView):
             setattr(self, method, self._in_tenant(handler))
 
     def _in_tenant(self, handler: Handler) -> Handler:
-        def run(request: Request, *args: Any, **kwargs: Any) -> Any:
+        def run(request: Request, *args: object, **kwargs: object) -> Any:
             if getattr(handler, "reads_body", False):
                 request.data  # noqa: B018 - an upload may be slow, and no transaction may wait for it
             with tenant_context(self.caller.tenant_id):
@@ -88,43 +84,45 @@ class TenantView(ApiView):
 
 
 class TenantListView(TenantView):
-    """A list, page by page. `get` answers `self.page()`; any other parameter than those declared here is refused."""
+    """A list, page by page. Its schema comes from the attributes, and any parameter that they do not name is refused."""
 
-    serializer_class: ClassVar[type[serializers.BaseSerializer[Any]]]
+    list_operation: ClassVar[tuple[str, ...]]
+    """Id, summary and, where it needs one, description of the operation."""
+    serializer_class: ClassVar[SerializerClass]
     pagination_class: ClassVar[type[CursorPages]] = CursorPages
     filterset_class: ClassVar[type[FilterSet] | None] = None
-    choices: ClassVar[Mapping[str, Collection[str]]] = {}
-    """Further parameters with the values that each may have; none: any text."""
+    query_parameters: ClassVar[Sequence[OpenApiParameter]] = ()
+    """Further parameters, which `get_queryset` reads; a value that their schemas do not have is refused."""
 
     def get_queryset(self) -> QuerySet[Any]:
         """The rows that the caller may see."""
         raise NotImplementedError
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        super().initial(request, *args, **kwargs)
-        if request.method in {"GET", "HEAD"}:
-            self._check_parameters(request)
-
-    def _check_parameters(self, request: Request) -> None:
-        asked = request.query_params
-        filters = self.filterset_class.base_filters if self.filterset_class else ()
-        refuse_unknown(asked, {*self.choices, *filters, *self.pagination_class.PARAMETERS})
-        for name, known in self.choices.items():
-            if known and name in asked and asked[name] not in known:
-                raise ValidationError({name: f"One of these, please: {', '.join(known)}."})
-
-    def page(self) -> Response:
+    def get(self, request: Request, **address: str) -> Response:
         rows = self.get_queryset()
         if self.filterset_class is not None:
-            filtered = self.filterset_class(self.request.query_params, rows)
+            filtered = self.filterset_class(request.query_params, rows)
             if not filtered.is_valid():
                 raise ValidationError(filtered.errors)
             rows = filtered.qs
         pages = self.pagination_class()
-        shown = self.prepare(pages.paginate_queryset(rows, self.request, view=self) or [])
+        shown = self.prepare(pages.paginate_queryset(rows, request, view=self) or [])
         serializer = self.serializer_class(shown, many=True, context={"view": self})
         return pages.get_paginated_response(serializer.data)
 
     def prepare(self, rows: list[Any]) -> list[Any]:
         """The rows of a page with what the serializer needs beside them."""
         return rows
+
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+        super().initial(request, *args, **kwargs)
+        if request.method in {"GET", "HEAD"}:
+            self._check_parameters(request.query_params)
+
+    def _check_parameters(self, given: Mapping[str, str]) -> None:
+        filters = self.filterset_class.base_filters if self.filterset_class else ()
+        known = {one.name: allowed_values(one) for one in self.query_parameters}
+        refuse_unknown(given, {*known, *filters, *self.pagination_class.PARAMETERS})
+        for name, values in known.items():
+            if values and name in given and given[name] not in values:
+                raise ValidationError({name: f"One of these, please: {', '.join(values)}."})

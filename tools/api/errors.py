@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from portal.http.conditional import version_etag
-from portal.http.problems import register_problem
+from portal.http.problems import Members, register_problem
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.outbound.errors import FetchError, FetchTimeout, InvalidTarget
 from tools.api.jobs.addresses import job_address
@@ -39,29 +37,29 @@ def register() -> None:
     register_problem(FetchError, 502)
 
 
-def _current_etag(error: StaleVersion) -> dict[str, Any]:
+def _current_etag(error: StaleVersion) -> Members:
     etag = version_etag(error.current.version)
     return {"headers": {"ETag": etag}, "current_etag": etag}
 
 
-def _invalid_fields(error: Invalid) -> dict[str, Any]:
+def _invalid_fields(error: Invalid) -> Members:
     return _errors({f"/{field}": texts for field, texts in error.errors.items()})
 
 
-def _invalid_arguments(error: InvalidArguments) -> dict[str, Any]:
+def _invalid_arguments(error: InvalidArguments) -> Members:
     places = {name: "/kind" if name == "kind" else f"/args/{name}" for name in error.errors}
     return _errors({places[name]: texts for name, texts in error.errors.items()})
 
 
-def _removals(error: RemovalsNeedConfirmation) -> dict[str, Any]:
+def _removals(error: RemovalsNeedConfirmation) -> Members:
     return {"removed": error.removed, "active": error.active}
 
 
-def _running_job(error: AlreadyRunning) -> dict[str, Any]:
+def _running_job(error: AlreadyRunning) -> Members:
     return {"headers": {"Location": job_address(error.job.pk)}}
 
 
-def _errors(places: dict[str, list[str]]) -> dict[str, Any]:
+def _errors(places: dict[str, list[str]]) -> Members:
     """The `errors` of a problem, of sentences by JSON pointer."""
     return {
         "errors": [

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from django.db import models
 from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
 
-from tools.api.base import refuse_unknown
+
+def refuse_unknown(given: Iterable[object], known: Collection[str]) -> None:
+    """A mistyped filter that is quietly ignored would answer with the whole catalogue. Raises ValidationError."""
+    if unknown := sorted({str(name) for name in given} - set(known)):
+        sentence = f"There is no such parameter. Known: {', '.join(sorted(known))}."
+        raise ValidationError(dict.fromkeys(unknown, sentence))
 
 
 class CountField(serializers.IntegerField):

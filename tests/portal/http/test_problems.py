@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import OperationalError
-from rest_framework.exceptions import NotFound
 from rest_framework.test import APIClient
 
 from portal.http.bodies import storage_problem
-from portal.http.problems import problem_of
+from portal.http.problems import Problem, problem_of
 from portal.tenancy.models import Scope, Tenant
 from tests.support.api import TOOLS, assert_problem
 from tests.support.clients import make_api
@@ -75,7 +74,9 @@ def test_api_1_what_somebody_else_has_just_deleted_is_a_404(tenant: Tenant) -> N
     ):
         with pytest.raises(ObjectDoesNotExist) as raised:
             gone()
-        assert isinstance(problem_of(raised.value), NotFound)
+        refused = problem_of(raised.value)
+        assert isinstance(refused, Problem)
+        assert refused.status_code == 404
 
 
 def test_api_1_a_database_that_does_not_answer_is_a_503(

@@ -18,7 +18,8 @@ from portal.tenancy.models import Scope
 from tools.api.base import refuse_unknown
 from tools.api.history.serializers import EventSerializer
 from tools.api.pagination import CursorPages, invalid_cursor
-from tools.api.schema.operations import NAMESPACE, operation, page, page_parameters
+from tools.api.schema import operations as docs
+from tools.api.schema.json_schema import answer_schema
 from tools.api.tools.lookup import OneToolView
 from tools.catalogue import history
 from tools.models import ManualOverride, Tool
@@ -100,12 +101,12 @@ class ToolHistoryView(OneToolView):
 
     required_scope = Scope.TOOLS_READ
 
-    @operation(
+    @docs.operation(
         "list_history",
         "Who changed a tool and its overrides, when, and how; newest first",
         "Pages lead back in time only: `previous` is always null.",
-        parameters=[NAMESPACE, *(one for one in page_parameters() if one.name != "count")],
-        answers=page(EventSerializer),
+        parameters=[docs.NAMESPACE, *(one for one in docs.page_parameters() if one.name != "count")],
+        answers={200: docs.page(answer_schema(EventSerializer))},
     )
     def get(self, request: Request, ref: str) -> Response:
         asked = request.query_params

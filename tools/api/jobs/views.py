@@ -29,15 +29,8 @@ from tools.api.jobs.serializers import (
     accepted,
 )
 from tools.api.pagination import ByItem, NewestFirst
+from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN, answer_schema
-from tools.api.schema.operations import (
-    JOB_HEADERS,
-    header,
-    operation,
-    page,
-    page_parameters,
-    query,
-)
 from tools.catalogue.embedding_jobs import BACKFILL
 from tools.imports.syncing.jobs import APPLY, SYNC
 
@@ -63,9 +56,14 @@ class JobListView(_JobView, TenantListView):
     """The tenant's jobs, newest first; and a new one."""
 
     required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.JOBS_RUN}
+    list_operation = ("list_jobs", "Long work, the newest first")
+    query_parameters = (
+        docs.query("kind", KIND),
+        docs.query("state", {"type": "string", "enum": JobState.values}),
+        docs.query("mine", BOOLEAN, "Only what this key has started."),
+    )
     serializer_class = JobSerializer
     pagination_class = NewestFirst
-    choices = {"kind": KIND["enum"], "state": JobState.values, "mine": ("true", "false")}
 
     def get_queryset(self) -> QuerySet[Job]:
         asked = self.request.query_params
@@ -75,27 +73,13 @@ class JobListView(_JobView, TenantListView):
             by=self.rights.actor if asked.get("mine") == "true" else "",
         )
 
-    @operation(
-        "list_jobs",
-        "Long work, the newest first",
-        parameters=[
-            query("kind", KIND),
-            query("state", {"type": "string", "enum": JobState.values}),
-            query("mine", BOOLEAN, "Only what this key has started."),
-            *page_parameters(),
-        ],
-        answers=page(JobSerializer),
-    )
-    def get(self, request: Request) -> Response:
-        return self.page()
-
-    @operation(
+    @docs.operation(
         "start_job",
         "Starts long work, or counts what it would do",
         "With `dry_run` nothing is started. A second job of the same scope is refused while the first is not over "
         "(409 `already_running`, with its address as `Location`). Syncs need the scope sources:write, too.",
         body={"application/json": NEW_JOB},
-        parameters=JOB_HEADERS,
+        parameters=docs.JOB_HEADERS,
         answers={200: answer_schema(EstimateSerializer), 202: JOB},
         examples={
             "Embed what failed": {"kind": BACKFILL, "args": {"statuses": ["failed"]}, "dry_run": True},
@@ -116,11 +100,13 @@ class JobView(TenantView):
 
     required_scope = Scope.TOOLS_READ
 
-    @operation(
+    @docs.operation(
         "get_job",
         "How a job stands",
         "`lost` is a job whose runner has said nothing for a minute; it can be resumed. `partial` ended with failures.",
-        parameters=[header("Retry-After", "Seconds after which to look again, while it is not over.", 200)],
+        parameters=[
+            docs.header("Retry-After", "Seconds after which to look again, while it is not over.", 200)
+        ],
         answers={200: JOB},
     )
     def get(self, request: Request, ref: str) -> Response:
@@ -133,20 +119,12 @@ class JobErrorsView(TenantListView):
     """The items that failed, and why."""
 
     required_scope = Scope.TOOLS_READ
+    list_operation = ("list_job_errors", "The items that failed in a job, and why")
     serializer_class = FailureSerializer
     pagination_class = ByItem
 
     def get_queryset(self) -> QuerySet[JobFailure]:
         return services.failures(_find(self.kwargs["ref"]).pk)
-
-    @operation(
-        "list_job_errors",
-        "The items that failed in a job, and why",
-        parameters=page_parameters(),
-        answers=page(FailureSerializer),
-    )
-    def get(self, request: Request, ref: str) -> Response:
-        return self.page()
 
 
 class _JobChangeView(_JobView):
@@ -164,7 +142,7 @@ class _JobChangeView(_JobView):
 
 
 def _change(name: str, summary: str) -> Callable[[Handler], Handler]:
-    return operation(name, summary, parameters=JOB_HEADERS, answers={202: JOB})
+    return docs.operation(name, summary, parameters=docs.JOB_HEADERS, answers={202: JOB})
 
 
 class JobCancelView(_JobChangeView):

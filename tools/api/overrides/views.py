@@ -15,8 +15,8 @@ from portal.tenancy.models import Scope
 from tools.api.base import TenantListView
 from tools.api.overrides.serializers import OverrideSerializer
 from tools.api.pagination import NewestFirst
+from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN, TEXT, answer_schema, described
-from tools.api.schema.operations import NAMESPACE, etag, one, operation, page, page_parameters, query
 from tools.api.tools.lookup import OneToolView, tool_response
 from tools.api.tools.serializers import ToolSerializer
 from tools.catalogue import overrides
@@ -51,10 +51,10 @@ class ToolOverridesView(OneToolView):
 
     required_scope = Scope.TOOLS_READ
 
-    @operation(
+    @docs.operation(
         "list_tool_overrides",
         "What operators wrote over the imported fields of a tool",
-        parameters=[NAMESPACE, etag(200)],
+        parameters=[docs.NAMESPACE, docs.etag(200)],
         answers={200: described(results={"type": "array", "items": answer_schema(OverrideSerializer)})},
     )
     def get(self, request: Request, ref: str) -> Response:
@@ -68,10 +68,10 @@ class ToolOverrideView(OneToolView):
 
     required_scope = {"DELETE": Scope.TOOLS_WRITE}
 
-    @operation(
+    @docs.operation(
         "reset_override",
         "Brings back what the source says",
-        parameters=[NAMESPACE, etag(200)],
+        parameters=[docs.NAMESPACE, docs.etag(200)],
         answers={200: ToolSerializer},
     )
     def delete(self, request: Request, ref: str, field: str) -> Response:
@@ -90,11 +90,11 @@ class OverrideKeepView(OneToolView):
 
     required_scope = Scope.TOOLS_WRITE
 
-    @operation(
+    @docs.operation(
         "keep_override",
         "The imported text has changed, and the operator's stays",
-        parameters=[NAMESPACE],
-        answers=one(OverrideSerializer),
+        parameters=[docs.NAMESPACE],
+        answers=docs.one(OverrideSerializer),
     )
     @idempotent
     def post(self, request: Request, ref: str, field: str) -> Response:
@@ -113,9 +113,13 @@ class OverrideListView(TenantListView):
     """All overrides."""
 
     required_scope = Scope.TOOLS_READ
+    list_operation = ("list_overrides", "All overrides of tools that this key may see, newest first")
+    query_parameters = (
+        docs.query("source", TEXT, "The slug of a source."),
+        docs.query("conflicts", BOOLEAN, "`true`: only those in conflict; `false`: only the others."),
+    )
     serializer_class = OverrideSerializer
     pagination_class = _NewestOverrides
-    choices = {"source": (), "conflicts": ("true", "false")}
 
     def get_queryset(self) -> QuerySet[ManualOverride]:
         asked, visible = self.request.query_params, Tool.objects.visible_to(self.rights)
@@ -129,16 +133,3 @@ class OverrideListView(TenantListView):
 
     def prepare(self, rows: list[ManualOverride]) -> list[ManualOverride]:
         return with_status(rows)
-
-    @operation(
-        "list_overrides",
-        "All overrides of tools that this key may see, newest first",
-        parameters=[
-            query("source", TEXT, "The slug of a source."),
-            query("conflicts", BOOLEAN, "`true`: only those in conflict; `false`: only the others."),
-            *page_parameters(),
-        ],
-        answers=page(OverrideSerializer),
-    )
-    def get(self, request: Request) -> Response:
-        return self.page()

@@ -8,10 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiParameter
 
 from portal.tenancy.models import Scope
+from tools.api.base import TenantListView
 from tools.api.schema.components import ANSWER_HEADERS, SECURITY
-from tools.api.schema.json_schema import Json
+from tools.api.schema.json_schema import Json, answer_schema
+from tools.api.schema.operations import filter_parameters, page, page_parameters
+from tools.api.tools.serializers import ToolSerializer
 
 
 class PortalSchema(AutoSchema):
@@ -20,6 +24,37 @@ class PortalSchema(AutoSchema):
     def get_auth(self) -> list[Json]:
         scope = self._scope()
         return [{SECURITY: [str(scope)] if scope else []}]
+
+    @property
+    def _list(self) -> TenantListView | None:
+        """The view whose list this operation is."""
+        return self.view if self.method == "GET" and isinstance(self.view, TenantListView) else None
+
+    def get_operation_id(self) -> str:
+        return self._list.list_operation[0] if self._list else super().get_operation_id()
+
+    def get_summary(self) -> str | None:
+        return self._list.list_operation[1] if self._list else super().get_summary()
+
+    def get_description(self) -> str:
+        return (
+            self._list.list_operation[2]
+            if self._list and self._list.list_operation[2:]
+            else super().get_description()
+        )
+
+    def get_override_parameters(self) -> list[OpenApiParameter]:
+        if self._list is None:
+            return super().get_override_parameters()
+        filters = filter_parameters(self._list.filterset_class)
+        return [*filters, *self._list.query_parameters, *page_parameters()]
+
+    def get_response_serializers(self) -> Any:
+        if self._list is None:
+            return super().get_response_serializers()
+        serializer = self._list.serializer_class
+        named = issubclass(serializer, ToolSerializer)  # a component; other answers are described in place
+        return {200: page({"$ref": "#/components/schemas/Tool"} if named else answer_schema(serializer))}
 
     def _scope(self) -> Scope | None:
         required: Any = self.view.required_scope  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from django_filters import FilterSet
+from django_filters import BooleanFilter, FilterSet
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
 from tools.api.pagination import CursorPages
@@ -96,16 +96,16 @@ IF_NONE_MATCH = (
 )  # fmt: skip
 
 
-def page(of: SerializerClass | Json) -> dict[int, Json]:
-    """What a list answers (pagination.py)."""
+def page(item: Json) -> Json:
+    """What a list of such items answers (pagination.py)."""
     found = described(
-        results={"type": "array", "items": of if isinstance(of, dict) else answer_schema(of)},
+        results={"type": "array", "items": item},
         next=or_null({"type": "string", "format": "uri"}),
         previous=or_null({"type": "string", "format": "uri"}),
         next_cursor=or_null(TEXT),
     )
     found["properties"]["total"] = {**COUNT, "description": "Only with `count=true`."}
-    return {200: found}
+    return found
 
 
 def page_parameters() -> list[OpenApiParameter]:
@@ -117,13 +117,18 @@ def page_parameters() -> list[OpenApiParameter]:
     ]  # fmt: skip
 
 
-def filter_parameters(filters: type[FilterSet]) -> list[OpenApiParameter]:
-    described = []
-    for name, one in filters.base_filters.items():
-        schema: Json = dict(TEXT)
-        if choices := one.extra.get("choices"):
-            schema["enum"] = [value for value, _ in choices]
-        elif name == "has_override":
-            schema = BOOLEAN
-        described.append(query(name, schema, str(one.label)))
-    return described
+def filter_parameters(filters: type[FilterSet] | None) -> list[OpenApiParameter]:
+    found = []
+    for name, one in filters.base_filters.items() if filters else ():
+        choices = [value for value, _ in one.extra.get("choices", ())]
+        schema = BOOLEAN if isinstance(one, BooleanFilter) else {**TEXT, "enum": choices} if choices else TEXT
+        found.append(query(name, schema, str(one.label)))
+    return found
+
+
+def allowed_values(parameter: OpenApiParameter) -> list[str]:
+    """The values that a parameter may have; none where it may have any."""
+    schema = parameter.type
+    if schema == BOOLEAN:
+        return ["true", "false"]
+    return list(schema.get("enum", ())) if isinstance(schema, dict) else []

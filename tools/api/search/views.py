@@ -12,8 +12,8 @@ from rest_framework.response import Response
 from portal.http.conditional import tagged
 from portal.tenancy.models import Scope
 from tools.api.base import ApiView
+from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import TEXT, TEXTS
-from tools.api.schema.operations import IF_NONE_MATCH, UNCHANGED, header, operation, query
 from tools.api.search.serializers import ANSWER, SearchSerializer, found_tool
 from tools.search.query import FILTER_NAMES
 from tools.search.service import search
@@ -24,7 +24,7 @@ _TOP_K = {
     "maximum": settings.SEARCH_TOP_K_MAX,
     "default": settings.SEARCH_TOP_K,
 }
-_TIMING = header("Server-Timing", "Milliseconds of each stage.", 200)
+_TIMING = docs.header("Server-Timing", "Milliseconds of each stage.", 200)
 
 
 class SearchView(ApiView):
@@ -32,21 +32,21 @@ class SearchView(ApiView):
 
     required_scope = Scope.SEARCH_READ
 
-    @operation(
+    @docs.operation(
         "search_by_get",
         "Which tools serve this need? (for curl and caches)",
         parameters=[
-            query(
+            docs.query(
                 "query",
                 {**TEXT, "minLength": 1, "maxLength": settings.SEARCH_QUERY_MAX_LENGTH},
                 required=True,
             ),
-            query("top_k", _TOP_K),
-            *(query(name, TEXTS, "Several, or one with commas.") for name in FILTER_NAMES),
+            docs.query("top_k", _TOP_K),
+            *(docs.query(name, TEXTS, "Several, or one with commas.") for name in FILTER_NAMES),
             _TIMING,
-            *IF_NONE_MATCH,
+            *docs.IF_NONE_MATCH,
         ],
-        answers={200: ANSWER} | UNCHANGED,
+        answers={200: ANSWER} | docs.UNCHANGED,
     )
     def get(self, request: Request) -> Response:
         parameters = {
@@ -58,7 +58,7 @@ class SearchView(ApiView):
         etag = f'W/"{hashlib.sha256(found.encode()).hexdigest()[:32]}"'
         return tagged(request, body, etag, **headers)
 
-    @operation(
+    @docs.operation(
         "search_by_post",
         "Which tools serve this need?",
         body=SearchSerializer,

@@ -13,17 +13,8 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, calls_external
 from tools.api.pagination import BySlug
+from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import body_schema
-from tools.api.schema.operations import (
-    IF_NONE_MATCH,
-    UNCHANGED,
-    etag,
-    header,
-    one,
-    operation,
-    page,
-    page_parameters,
-)
 from tools.api.servers.serializers import (
     NewServerSerializer,
     ServerChangeSerializer,
@@ -55,25 +46,20 @@ class ServerListView(TenantListView):
     """The MCP servers of the tenant; and a new one."""
 
     required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.ADMIN}
+    list_operation = ("list_servers", "The MCP servers")
     serializer_class = ServerSerializer
     pagination_class = BySlug
 
     def get_queryset(self) -> QuerySet[McpServer]:
         return McpServer.objects.all()
 
-    @operation(
-        "list_servers", "The MCP servers", parameters=page_parameters(), answers=page(ServerSerializer)
-    )
-    def get(self, request: Request) -> Response:
-        return self.page()
-
-    @operation(
+    @docs.operation(
         "create_server",
         "A new MCP server",
         "Which commands may run, and which variables may be sent, is decided where the portal is deployed.",
         body=body_schema(NewServerSerializer),
-        parameters=[header("Location", "The new server's address.", 201), etag(201)],
-        answers=one(ServerSerializer, 201),
+        parameters=[docs.header("Location", "The new server's address.", 201), docs.etag(201)],
+        answers=docs.one(ServerSerializer, 201),
         examples={
             "A server over HTTP": {
                 "slug": "github",
@@ -94,23 +80,23 @@ class ServerView(TenantView):
 
     required_scope = {"GET": Scope.TOOLS_READ, "PATCH": Scope.ADMIN, "DELETE": Scope.ADMIN}
 
-    @operation(
+    @docs.operation(
         "get_server",
         "One MCP server",
         "The ETag is of what people set; `health`, `synced_at` and `last_error` change without it.",
-        parameters=IF_NONE_MATCH,
-        answers=one(ServerSerializer) | UNCHANGED,
+        parameters=docs.IF_NONE_MATCH,
+        answers=docs.one(ServerSerializer) | docs.UNCHANGED,
     )
     def get(self, request: Request, slug: str) -> Response:
         server = find_server(slug)
         return tagged(request, ServerSerializer(server).data, etag_of(server))
 
-    @operation(
+    @docs.operation(
         "update_server",
         "Changes the settings that are sent",
         body=body_schema(ServerChangeSerializer, partial=True),
-        parameters=[etag(200)],
-        answers=one(ServerSerializer),
+        parameters=[docs.etag(200)],
+        answers=docs.one(ServerSerializer),
     )
     def patch(self, request: Request, slug: str) -> Response:
         with catalogue_write(self.rights.actor):
@@ -120,7 +106,7 @@ class ServerView(TenantView):
             servers.update_server(pk=server.pk, actor=self.rights.actor, **changes)
         return _response(find_server(slug))
 
-    @operation("delete_server", "Deletes an MCP server that no source reads", answers={204: None})
+    @docs.operation("delete_server", "Deletes an MCP server that no source reads", answers={204: None})
     def delete(self, request: Request, slug: str) -> Response:
         with catalogue_write(self.rights.actor):
             server = find_server(slug, McpServer.objects.select_for_update())
@@ -134,8 +120,10 @@ class ServerTestView(TenantView):
 
     required_scope = Scope.SOURCES_WRITE
 
-    @operation(
-        "test_server", "Asks the server for its tools, and imports none", answers=one(ServerReportSerializer)
+    @docs.operation(
+        "test_server",
+        "Asks the server for its tools, and imports none",
+        answers=docs.one(ServerReportSerializer),
     )
     @calls_external
     def post(self, request: Request, slug: str) -> Response:

@@ -11,12 +11,11 @@ from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView
 from tools.api.pagination import NewestFirst
-from tools.api.schema.operations import etag, header, operation, page, page_parameters
+from tools.api.schema import operations as docs
 from tools.api.sources.lookup import find_in, find_source
 from tools.api.sources.serializers import DocumentSerializer
 from tools.models import SourceDocument
@@ -30,20 +29,12 @@ class DocumentListView(TenantListView):
     """The documents that a source was read from, newest first."""
 
     required_scope = Scope.SOURCES_WRITE
+    list_operation = ("list_documents", "The documents that a source was read from, newest first")
     serializer_class = DocumentSerializer
     pagination_class = NewestDocuments
 
     def get_queryset(self) -> QuerySet[SourceDocument]:
         return find_source(self.kwargs["slug"]).documents.defer("content", "report")
-
-    @operation(
-        "list_documents",
-        "The documents that a source was read from, newest first",
-        parameters=page_parameters(),
-        answers=page(DocumentSerializer),
-    )
-    def get(self, request: Request, slug: str) -> Response:
-        return self.page()
 
 
 class _AnyForm(DefaultContentNegotiation):
@@ -59,13 +50,13 @@ class DocumentView(TenantView):
     required_scope = Scope.SOURCES_WRITE
     content_negotiation_class = _AnyForm
 
-    @operation(
+    @docs.operation(
         "get_document",
         "A document, to the byte",
         "Needs a key that may see tools of every sensitivity.",
         parameters=[
-            etag(200),
-            header("Content-Disposition", "An attachment, with the document's file name.", 200),
+            docs.etag(200),
+            docs.header("Content-Disposition", "An attachment, with the document's file name.", 200),
         ],
         answers={(200, "application/octet-stream"): OpenApiTypes.BINARY},
     )

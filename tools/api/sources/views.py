@@ -18,18 +18,8 @@ from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, calls_external
 from tools.api.jobs.serializers import JOB, accepted
 from tools.api.pagination import BySlug
+from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN
-from tools.api.schema.operations import (
-    IF_NONE_MATCH,
-    JOB_HEADERS,
-    UNCHANGED,
-    etag,
-    one,
-    operation,
-    page,
-    page_parameters,
-    query,
-)
 from tools.api.sources.lookup import find_source
 from tools.api.sources.serializers import (
     IMPORT_BY_ADDRESS,
@@ -86,6 +76,7 @@ class SourceListView(TenantListView):
     """The sources of the catalogue; and the import of a document, or of a server's tools."""
 
     required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.SOURCES_WRITE}
+    list_operation = ("list_sources", "The sources of the catalogue")
     parser_classes = (DocumentForm, JsonBody)
     serializer_class = SourceSerializer
     pagination_class = BySlug
@@ -93,16 +84,7 @@ class SourceListView(TenantListView):
     def get_queryset(self) -> QuerySet[Source]:
         return _with_counts()
 
-    @operation(
-        "list_sources",
-        "The sources of the catalogue",
-        parameters=page_parameters(),
-        answers=page(SourceSerializer),
-    )
-    def get(self, request: Request) -> Response:
-        return self.page()
-
-    @operation(
+    @docs.operation(
         "import_source",
         "Imports a document, or the tools of an MCP server",
         "An OpenAPI document, a list of MCP tools or a LightAPI description, as a form with `document`, or by its "
@@ -110,9 +92,9 @@ class SourceListView(TenantListView):
         "applied by a job (202). Fetching an address again for a repeated `Idempotency-Key` changes nothing.",
         body={"multipart/form-data": ImportSerializer, "application/json": IMPORT_BY_ADDRESS},
         parameters=[
-            query("dry_run", BOOLEAN, "Says what would change, and stores nothing. The same as in the body."),
-            *JOB_HEADERS,
-            query("confirm_removals", BOOLEAN, "More than a fifth of the source's endpoints may vanish. The same as in the body."),
+            docs.query("dry_run", BOOLEAN, "Says what would change, and stores nothing. The same as in the body."),
+            *docs.JOB_HEADERS,
+            docs.query("confirm_removals", BOOLEAN, "More than a fifth of the source's endpoints may vanish. The same as in the body."),
         ],
         answers={200: REPORT, 202: JOB},
         examples={
@@ -187,24 +169,24 @@ class SourceView(TenantView):
 
     required_scope = {"GET": Scope.TOOLS_READ, "PATCH": Scope.SOURCES_WRITE, "DELETE": Scope.ADMIN}
 
-    @operation(
+    @docs.operation(
         "get_source",
         "One source",
         "The ETag is of what people set. What a sync notes (`synced_at`, `last_error`, …) changes without it.",
-        parameters=IF_NONE_MATCH,
-        answers=one(SourceSerializer) | UNCHANGED,
+        parameters=docs.IF_NONE_MATCH,
+        answers=docs.one(SourceSerializer) | docs.UNCHANGED,
     )
     def get(self, request: Request, slug: str) -> Response:
         source = find_source(slug, _with_counts())
         return tagged(request, SourceSerializer(source).data, etag_of(source))
 
-    @operation(
+    @docs.operation(
         "update_source",
         "Changes the settings that are sent",
         "A merge patch: null empties a field.",
         body=SOURCE_CHANGES,
-        parameters=[etag(200)],
-        answers=one(SourceSerializer),
+        parameters=[docs.etag(200)],
+        answers=docs.one(SourceSerializer),
     )
     def patch(self, request: Request, slug: str) -> Response:
         with catalogue_write(self.rights.actor):
@@ -218,7 +200,7 @@ class SourceView(TenantView):
         source = find_source(slug, _with_counts())
         return Response(SourceSerializer(source).data, headers={"ETag": etag_of(source)})
 
-    @operation(
+    @docs.operation(
         "delete_source", "Deletes a source with its tools, their edits and its documents", answers={204: None}
     )
     def delete(self, request: Request, slug: str) -> Response:
@@ -234,11 +216,11 @@ class SourceTestView(TenantView):
 
     required_scope = Scope.SOURCES_WRITE
 
-    @operation(
+    @docs.operation(
         "test_source",
         "Tries whether the source can be read",
         "Reads it as a sync would, and stores nothing. 409 `conflict` for a source without an address.",
-        answers=one(SourceReportSerializer),
+        answers=docs.one(SourceReportSerializer),
         problems=_UPSTREAM,
     )
     @calls_external

@@ -16,8 +16,8 @@ from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView
 from tools.api.jobs.serializers import JOB, accepted
 from tools.api.pagination import ByKey, NewestFirst
+from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN, body_schema
-from tools.api.schema.operations import JOB_HEADERS, one, operation, page, page_parameters, query
 from tools.api.sources.lookup import find_in, find_source
 from tools.api.syncs.serializers import (
     COUNTED,
@@ -44,11 +44,11 @@ class SyncNowView(TenantView):
 
     required_scope = Scope.SOURCES_WRITE
 
-    @operation(
+    @docs.operation(
         "sync_source",
         "Reads the source anew, as a job that ends with a plan",
         body=body_schema(SyncOptionsSerializer),
-        parameters=JOB_HEADERS,
+        parameters=docs.JOB_HEADERS,
         answers={202: JOB},
     )
     @idempotent
@@ -62,21 +62,16 @@ class SyncListView(TenantListView):
     """The syncs of a source, newest first."""
 
     required_scope = Scope.SOURCES_WRITE
+    list_operation = (
+        "list_syncs",
+        "The syncs of a source, newest first",
+        "With the counts of each summary; the whole of it stands in the sync itself.",
+    )
     serializer_class = CountedSyncSerializer
     pagination_class = NewestFirst
 
     def get_queryset(self) -> QuerySet[Sync]:
         return find_source(self.kwargs["slug"]).syncs.defer("summary").annotate(**COUNTED)
-
-    @operation(
-        "list_syncs",
-        "The syncs of a source, newest first",
-        "With the counts of each summary; the whole of it stands in the sync itself.",
-        parameters=page_parameters(),
-        answers=page(CountedSyncSerializer),
-    )
-    def get(self, request: Request, slug: str) -> Response:
-        return self.page()
 
 
 class SyncView(TenantView):
@@ -84,11 +79,11 @@ class SyncView(TenantView):
 
     required_scope = Scope.SOURCES_WRITE
 
-    @operation(
+    @docs.operation(
         "get_sync",
         "One sync with its summary",
         "Of a plan, the summary says what would happen.",
-        answers=one(SyncSerializer),
+        answers=docs.one(SyncSerializer),
     )
     def get(self, request: Request, slug: str, ref: str) -> Response:
         return Response(SyncSerializer(_find(slug, ref), context={"view": self}).data)
@@ -98,11 +93,20 @@ class ChangeListView(TenantListView):
     """What a sync changes, endpoint by endpoint. It tells of every tool, so it needs a key that may see all of them."""
 
     required_scope = Scope.SOURCES_WRITE
+    list_operation = (
+        "list_changes",
+        "What a sync changes, endpoint by endpoint",
+        "Needs a key that may see tools of every sensitivity. What stays as it is has no entry.",
+    )
+    query_parameters = (
+        docs.query("action", {"type": "string", "enum": Action.values}),
+        docs.query("conflict", BOOLEAN),
+    )
     serializer_class = ChangeSerializer
     pagination_class = ByKey
-    choices = {"action": Action.values, "conflict": ("true", "false")}
 
     def get_queryset(self) -> QuerySet[SyncChange]:
+        self.require_unbound()
         changes = _find(self.kwargs["slug"], self.kwargs["ref"]).changes.all()
         asked = self.request.query_params
         if "action" in asked:
@@ -111,33 +115,18 @@ class ChangeListView(TenantListView):
             changes = changes.filter(conflict=asked["conflict"] == "true")
         return changes
 
-    @operation(
-        "list_changes",
-        "What a sync changes, endpoint by endpoint",
-        "Needs a key that may see tools of every sensitivity. What stays as it is has no entry.",
-        parameters=[
-            query("action", {"type": "string", "enum": Action.values}),
-            query("conflict", BOOLEAN),
-            *page_parameters(),
-        ],
-        answers=page(ChangeSerializer),
-    )
-    def get(self, request: Request, slug: str, ref: str) -> Response:
-        self.require_unbound()
-        return self.page()
-
 
 class SyncApplyView(TenantView):
     """Applies a plan, or a choice of it, as a job."""
 
     required_scope = Scope.SOURCES_WRITE
 
-    @operation(
+    @docs.operation(
         "apply_sync",
         "Applies a plan, or a choice of it, as a job",
         "All changes, or those that `accept` lists; without those that `reject` lists. In one transaction.",
         body=body_schema(ApplySerializer),
-        parameters=JOB_HEADERS,
+        parameters=docs.JOB_HEADERS,
         answers={202: JOB},
         examples={"All of it": {"accept": None}},
     )
@@ -188,11 +177,11 @@ class SyncDiscardView(TenantView):
 
     required_scope = Scope.SOURCES_WRITE
 
-    @operation(
+    @docs.operation(
         "discard_sync",
         "Throws a plan away",
         "A new source that has nothing else goes with it.",
-        answers=one(DiscardedSerializer),
+        answers=docs.one(DiscardedSerializer),
     )
     @idempotent
     def post(self, request: Request, slug: str, ref: str) -> Response:

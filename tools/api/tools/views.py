@@ -11,18 +11,7 @@ from portal.http.idempotency import idempotent
 from portal.http.problems import Problem
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView
-from tools.api.schema.operations import (
-    IF_NONE_MATCH,
-    NAMESPACE,
-    UNCHANGED,
-    etag,
-    filter_parameters,
-    header,
-    one,
-    operation,
-    page,
-    page_parameters,
-)
+from tools.api.schema import operations as docs
 from tools.api.tools.lookup import OneToolView, for_answers, tool_response
 from tools.api.tools.serializers import (
     EmbeddingSerializer,
@@ -39,26 +28,18 @@ class ToolListView(TenantListView):
     """The catalogue, page by page; and tools written by hand."""
 
     required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.TOOLS_WRITE}
+    list_operation = ("list_tools", "The catalogue, page by page")
     serializer_class = ToolSerializer
     filterset_class = ToolFilter
 
     def get_queryset(self) -> ToolQuerySet:
         return for_answers(Tool.objects.listed_for(self.rights).active())
 
-    @operation(
-        "list_tools",
-        "The catalogue, page by page",
-        parameters=[*filter_parameters(ToolFilter), *page_parameters()],
-        answers=page({"$ref": "#/components/schemas/Tool"}),
-    )
-    def get(self, request: Request) -> Response:
-        return self.page()
-
-    @operation(
+    @docs.operation(
         "create_tool",
         "A tool written by hand",
         body=NewToolSerializer,
-        parameters=[header("Location", "The new tool's address.", 201), etag(201)],
+        parameters=[docs.header("Location", "The new tool's address.", 201), docs.etag(201)],
         answers={201: ToolSerializer},
         examples={
             "A small tool": {
@@ -79,22 +60,22 @@ class ToolView(OneToolView):
 
     required_scope = {"GET": Scope.TOOLS_READ, "PATCH": Scope.TOOLS_WRITE, "DELETE": Scope.TOOLS_WRITE}
 
-    @operation(
+    @docs.operation(
         "get_tool",
         "One tool, by UUID or tool_id",
         "The ETag is of the tool's own version. `embedding_status` changes without it; ask for `/embedding` to follow that.",
-        parameters=[NAMESPACE, *IF_NONE_MATCH],
-        answers={200: ToolSerializer} | UNCHANGED,
+        parameters=[docs.NAMESPACE, *docs.IF_NONE_MATCH],
+        answers={200: ToolSerializer} | docs.UNCHANGED,
     )
     def get(self, request: Request, ref: str) -> Response:
         tool = self.find_tool(ref)
         return tagged(request, ToolSerializer(tool).data, version_etag(tool.version))
 
-    @operation(
+    @docs.operation(
         "update_tool",
         "Changes the fields that are sent",
         body=ToolEditSerializer,
-        parameters=[NAMESPACE, etag(200)],
+        parameters=[docs.NAMESPACE, docs.etag(200)],
         answers={200: ToolSerializer},
     )
     def patch(self, request: Request, ref: str) -> Response:
@@ -110,7 +91,9 @@ class ToolView(OneToolView):
         )
         return tool_response(tool.pk)
 
-    @operation("delete_tool", "Deletes a tool written by hand", parameters=[NAMESPACE], answers={204: None})
+    @docs.operation(
+        "delete_tool", "Deletes a tool written by hand", parameters=[docs.NAMESPACE], answers={204: None}
+    )
     def delete(self, request: Request, ref: str) -> Response:
         seen = seen_versions(request)
         tool = self.find_tool(ref)
@@ -124,11 +107,11 @@ class EmbeddingView(OneToolView):
 
     required_scope = Scope.TOOLS_READ
 
-    @operation(
+    @docs.operation(
         "get_embedding",
         "How the embedding of a tool stands",
-        parameters=[NAMESPACE],
-        answers=one(EmbeddingSerializer),
+        parameters=[docs.NAMESPACE],
+        answers=docs.one(EmbeddingSerializer),
     )
     def get(self, request: Request, ref: str) -> Response:
         return Response(EmbeddingSerializer(serving_embedding(self.find_tool(ref))).data)
@@ -139,11 +122,11 @@ class EmbeddingRefreshView(OneToolView):
 
     required_scope = Scope.TOOLS_WRITE
 
-    @operation(
+    @docs.operation(
         "refresh_embedding",
         "Asks for a new vector",
-        parameters=[NAMESPACE],
-        answers=one(EmbeddingSerializer, 202),
+        parameters=[docs.NAMESPACE],
+        answers=docs.one(EmbeddingSerializer, 202),
     )
     @idempotent
     def post(self, request: Request, ref: str) -> Response:
