@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from django.utils.http import parse_etags
 from rest_framework.request import Request
@@ -40,7 +39,7 @@ def expected_version(seen: list[int] | None, current: int) -> int:
     return current if seen is None or current in seen else seen[0]
 
 
-def tagged(request: Request, data: Any, etag: str, **headers: str) -> Response:
+def tagged(request: Request, data: object, etag: str, **headers: str) -> Response:
     """The answer to a GET with its ETag; 304 without a body if the caller has exactly this."""
     headers = {**headers, "ETag": etag}
     known = _etags(request.headers.get("If-None-Match", ""))

@@ -20,6 +20,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from portal.http.problems import Problem
 from portal.tenancy.context import tenant_context, tenant_ids
@@ -38,7 +39,7 @@ def idempotent(handler: Handler) -> Handler:
     """A view's `post`: with an `Idempotency-Key` it runs once per key of the API, address and body within 24 hours."""
 
     @functools.wraps(handler)
-    def post(view: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
+    def post(view: APIView, request: Request, *args: object, **kwargs: object) -> Response:
         given = request.headers.get(HEADER)
         if given is None:
             return handler(view, request, *args, **kwargs)
@@ -57,7 +58,7 @@ def marked_idempotent(handler: Handler) -> Handler:
     return handler
 
 
-def _once(view: Any, request: Request, key: str, run: Callable[[], Response]) -> Response:
+def _once(view: APIView, request: Request, key: str, run: Callable[[], Response]) -> Response:
     caller = cast(Caller, request.auth)
     target = hashlib.sha256(f"{request.method} {request.get_full_path()}".encode()).digest()
     body = _digest(request.data)  # before the lock, as the upload may be slow

@@ -13,6 +13,7 @@ from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions, status
+from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.http.bulkhead import RETRY_SECONDS, TooBusy
@@ -36,12 +37,12 @@ class Problem(exceptions.APIException):
         *,
         code: str | None = None,
         headers: dict[str, str] | None = None,
-        **extra: Any,
+        **extra: object,
     ) -> None:
         super().__init__(detail, PROBLEM_TYPES[code or TITLES[status_code]].name)
         self.status_code, self.headers, self.extra = status_code, headers or {}, extra
 
-    def as_dict(self, *, instance: str, request_id: str) -> dict[str, Any]:
+    def as_dict(self, *, instance: str, request_id: str) -> dict[str, object]:
         """The problem document. `instance` is the path of the request."""
         return _document(
             self.status_code,
@@ -53,7 +54,7 @@ class Problem(exceptions.APIException):
         )
 
 
-def _document(status_code: int, title: str, detail: str, **members: Any) -> dict[str, Any]:
+def _document(status_code: int, title: str, detail: str, **members: object) -> dict[str, object]:
     head = {"type": PROBLEM_TYPES[title].url, "title": title, "status": status_code, "detail": detail}
     return head | members
 
@@ -63,7 +64,7 @@ def _escaped(name: object) -> str:
     return str(name).replace("~", "~0").replace("/", "~1")
 
 
-def _flat(detail: Any, pointer: str = "") -> list[dict[str, str]]:
+def _flat(detail: object, pointer: str = "") -> list[dict[str, str]]:
     """DRF's nested details as a flat list of {code, detail, pointer}."""
     if isinstance(detail, dict):
         return [
@@ -125,11 +126,11 @@ for _unavailable in (OperationalError, InterfaceError):
 register_problem(TooBusy, 503, members=lambda _: {"headers": {"Retry-After": str(RETRY_SECONDS)}})
 
 
-def _place(request: Any) -> dict[str, str]:
+def _place(request: Request | HttpRequest) -> dict[str, str]:
     return {"instance": request.path, "request_id": request_id(request)}
 
 
-def problem_response(error: Exception, context: dict[str, Any]) -> Response | None:
+def problem_response(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """DRF's exception handler. None leaves an unexpected error to Django, and ApiProblemMiddleware to its 500."""
     request = context["request"]
     if isinstance(error, DataError | OperationalError | InterfaceError):

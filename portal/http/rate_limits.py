@@ -125,7 +125,7 @@ class KeyRate(BaseThrottle):
     def __init__(self) -> None:
         self._rate: Rate | None = None
 
-    def allow_request(self, request: Request, view: Any) -> bool:
+    def allow_request(self, request: Request, view: object) -> bool:
         self._rate = take_from_rate(request.auth) if isinstance(request.auth, Caller) else None
         if self._rate is not None:
             vars(request._request)["rate_headers"] = self._rate.headers  # noqa: SLF001 - the middleware sees Django's request

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from django.http import HttpRequest
+
 MAX_LENGTH = 128
 # https://www.w3.org/TR/trace-context/#traceparent-header: version, trace, span, flags; zeros only are no trace.
 _TRACEPARENT = re.compile(
@@ -31,10 +33,10 @@ def new_request_id(headers: Mapping[str, str]) -> str:
 
 def request_id(request: Any) -> str:
     """The id of a request of Django or of DRF, the same for the whole request."""
-    django_request = getattr(request, "_request", request)
+    django_request: HttpRequest = getattr(request, "_request", request)
     known: str | None = getattr(django_request, "request_id", None)
     if known is None:
-        known = django_request.request_id = new_request_id(django_request.headers)
+        known = vars(django_request)["request_id"] = new_request_id(django_request.headers)
     return known
 
 

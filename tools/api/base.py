@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
+from uuid import UUID
 
-from django.db.models import QuerySet
+from django.core.exceptions import ObjectDoesNotExist
+from django.db.models import Model, QuerySet
+from django.http import HttpResponseBase
 from django_filters import FilterSet
 from drf_spectacular.utils import OpenApiParameter
-from rest_framework.exceptions import PermissionDenied, ValidationError
+from rest_framework.exceptions import NotFound, PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -24,7 +27,8 @@ from tools.api.pagination import CursorPages
 from tools.api.schema.json_schema import SerializerClass
 from tools.api.schema.operations import allowed_values
 
-Handler = Callable[..., Any]
+Handler = Callable[..., Response]
+Row = TypeVar("Row", bound=Model)
 
 
 def calls_external(handler: Handler) -> Handler:
@@ -32,12 +36,21 @@ def calls_external(handler: Handler) -> Handler:
     outside of the tenant's transaction, which must not wait for strangers."""
 
     @wraps(handler)
-    def calling(*args: object, **kwargs: object) -> Any:
+    def calling(*args: object, **kwargs: object) -> Response:
         with bulkhead():
             return handler(*args, **kwargs)
 
     vars(calling)["calls_external"] = True
     return calling
+
+
+def find_row(rows: QuerySet[Row], noun: str, ref: str, *, by: str = "pk") -> Row:
+    """The row that a part of the address names, by its UUID or by another field. A foreign one and an unknown one give the
+    same 404: `rows` are those that the caller may see."""
+    try:
+        return rows.get(**{by: UUID(ref) if by == "pk" else ref})
+    except (ValueError, ObjectDoesNotExist) as error:
+        raise NotFound(f"There is no {noun} {ref!r} here.") from error
 
 
 class ApiView(APIView):
@@ -73,8 +86,8 @@ class TenantView(ApiView):
         if not getattr(handler, "calls_external", False):
             setattr(self, method, self._in_tenant(handler))
 
-    def _in_tenant(self, handler: Handler) -> Handler:
-        def run(request: Request, *args: object, **kwargs: object) -> Any:
+    def _in_tenant(self, handler: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+        def run(request: Request, *args: object, **kwargs: object) -> HttpResponseBase:
             if getattr(handler, "reads_body", False):
                 request.data  # noqa: B018 - an upload may be slow, and no transaction may wait for it
             with tenant_context(self.caller.tenant_id):

@@ -9,6 +9,9 @@ from django.db import models
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
+Json = dict[str, Any]
+AnyField = serializers.Field[Any, Any, Any, Any]
+
 
 def refuse_unknown(given: Iterable[object], known: Collection[str]) -> None:
     """A mistyped filter that is quietly ignored would answer with the whole catalogue. Raises ValidationError."""
@@ -34,21 +37,21 @@ class BlankAsNullField(serializers.CharField):
         return super().to_representation(value) or None
 
 
-class RawField(serializers.Field[Any, Any, Any, Any]):
+class RawField(AnyField):
     """A JSON value that answers show as it is; `schema` describes it in the OpenAPI document."""
 
-    def __init__(self, schema: dict[str, Any], **kwargs: Any) -> None:
+    def __init__(self, schema: Json, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "read_only": True})
         self.schema = schema
 
-    def to_representation(self, value: Any) -> Any:
+    def to_representation(self, value: object) -> object:
         return value
 
 
 class ComputedField(serializers.SerializerMethodField):
     """A value that the serializer's `get_<field>` makes; `schema` describes it in the OpenAPI document."""
 
-    def __init__(self, schema: dict[str, Any]) -> None:
+    def __init__(self, schema: Json) -> None:
         super().__init__()
         self.schema = schema
 
@@ -69,8 +72,16 @@ class RowSerializer(serializers.ModelSerializer[Any]):
         models.PositiveIntegerField: CountField,
     }
 
-    def get_extra_kwargs(self) -> dict[str, Any]:
+    def get_extra_kwargs(self) -> Json:
         return {name: {"read_only": True} for name in self.Meta.fields}
+
+
+class FieldChangeSerializer(serializers.Serializer[Any]):
+    """What became of one field."""
+
+    field = serializers.CharField()
+    before = serializers.JSONField()
+    after = serializers.JSONField()
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -82,7 +93,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
     @classmethod
-    def parsed(cls, data: Any, *, partial: bool = False) -> dict[str, Any]:
+    def parsed(cls, data: object, *, partial: bool = False) -> Json:
         """What was given, in its final form. Raises ValidationError."""
         serializer = cls(data=data, partial=partial)
         serializer.is_valid(raise_exception=True)

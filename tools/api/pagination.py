@@ -13,6 +13,7 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from portal.http.bodies import storage_problem
 from portal.http.problems import Problem
@@ -43,7 +44,9 @@ class CursorPages(CursorPagination):
             return int(given)
         raise ValidationError({"limit": f"A number from 1 to {self.max_page_size}, please."})
 
-    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
+    def paginate_queryset(
+        self, queryset: Any, request: Request, view: APIView | None = None
+    ) -> list[Any] | None:
         counted = request.query_params.get("count", "false")
         if counted not in {"true", "false"}:
             raise ValidationError({"count": "`true` or `false`, please."})
@@ -51,7 +54,7 @@ class CursorPages(CursorPagination):
         self._total = queryset.count() if counted == "true" else None
         return rows
 
-    def is_position(self, position: Any) -> bool:
+    def is_position(self, position: object) -> bool:
         """Whether the first field of the ordering can be compared with this."""
         return storage_problem(position) is None
 
@@ -64,7 +67,7 @@ class CursorPages(CursorPagination):
             raise invalid_cursor()
         return cursor
 
-    def get_paginated_response(self, data: Any) -> Response:
+    def get_paginated_response(self, data: object) -> Response:
         following, preceding = self.get_next_link(), self.get_previous_link()
         cursor = parse_qs(urlsplit(following).query)["cursor"][0] if following else None
         links = {"next": following, "prev": preceding}
@@ -92,8 +95,8 @@ class NewestFirst(CursorPages):
 
     ordering = ("-created_at", "-pk")
 
-    def is_position(self, position: Any) -> bool:
-        return position is None or _is(datetime.fromisoformat, position)
+    def is_position(self, position: object) -> bool:
+        return position is None or _is(datetime.fromisoformat, str(position))
 
 
 class ByItem(CursorPages):
@@ -101,8 +104,8 @@ class ByItem(CursorPages):
 
     ordering = ("item_id", "pk")
 
-    def is_position(self, position: Any) -> bool:
-        return position is None or _is(UUID, position)
+    def is_position(self, position: object) -> bool:
+        return position is None or _is(UUID, str(position))
 
 
 def _is(kind: Callable[[str], object], text: str) -> bool:

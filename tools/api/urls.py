@@ -10,7 +10,6 @@ from tools.api.me.views import MeView
 from tools.api.overrides import views as overrides
 from tools.api.search.views import SearchView
 from tools.api.servers import views as servers
-from tools.api.sources import documents
 from tools.api.sources import views as sources
 from tools.api.syncs import views as syncs
 from tools.api.tools import views as tools
@@ -29,8 +28,8 @@ urlpatterns = [
     path("servers/<str:slug>/test", servers.ServerTestView.as_view()),
     path("sources", sources.SourceListView.as_view()),
     path("sources/<str:slug>", sources.SourceView.as_view()),
-    path("sources/<str:slug>/documents", documents.DocumentListView.as_view()),
-    path("sources/<str:slug>/documents/<str:ref>", documents.DocumentView.as_view()),
+    path("sources/<str:slug>/documents", sources.DocumentListView.as_view()),
+    path("sources/<str:slug>/documents/<str:ref>", sources.DocumentView.as_view()),
     path("sources/<str:slug>/sync", syncs.SyncNowView.as_view()),
     path("sources/<str:slug>/syncs", syncs.SyncListView.as_view()),
     path("sources/<str:slug>/syncs/<str:ref>", syncs.SyncView.as_view()),

@@ -6,11 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-
-class _FieldChangeSerializer(serializers.Serializer[Any]):
-    field = serializers.CharField()
-    before = serializers.JSONField()
-    after = serializers.JSONField()
+from tools.api.fields import FieldChangeSerializer
 
 
 class EventSerializer(serializers.Serializer[Any]):
@@ -23,4 +19,4 @@ class EventSerializer(serializers.Serializer[Any]):
     event = serializers.ChoiceField(["created", "changed", "deleted"])
     field = serializers.CharField(allow_null=True, help_text="Of an override.")
     version = serializers.IntegerField(allow_null=True)
-    changes = _FieldChangeSerializer(many=True)
+    changes = FieldChangeSerializer(many=True)

@@ -6,7 +6,6 @@ import base64
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Model, Q
@@ -15,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from portal.tenancy.models import Scope
-from tools.api.base import refuse_unknown
+from tools.api.fields import Json, refuse_unknown
 from tools.api.history.serializers import EventSerializer
 from tools.api.pagination import CursorPages, invalid_cursor
 from tools.api.schema import operations as docs
@@ -66,9 +65,9 @@ class _Place:
         return place
 
 
-def history_of(pk: UUID, *, before: _Place | None, limit: int) -> list[tuple[_Place, dict[str, Any]]]:
+def history_of(pk: UUID, *, before: _Place | None, limit: int) -> list[tuple[_Place, Json]]:
     """The events of a tool and of its overrides, the newest first: at most `limit`, before a place."""
-    found: list[tuple[_Place, dict[str, Any]]] = []
+    found: list[tuple[_Place, Json]] = []
     for thing, (model, reference) in _THINGS.items():
         events = history.events(model).filter(**{reference: pk})
         if before is not None:
@@ -78,7 +77,7 @@ def history_of(pk: UUID, *, before: _Place | None, limit: int) -> list[tuple[_Pl
     return sorted(found, key=lambda one: one[0], reverse=True)[:limit]
 
 
-def _shown(thing: str, row: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+def _shown(thing: str, row: Json, before: Json | None) -> Json:
     context = row["pgh_context"] or {}
     fields = (name for name in row if not name.startswith("pgh_") and name not in _SILENT)
     changed = [name for name in fields if row[name] != before[name]] if before else []

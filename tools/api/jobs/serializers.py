@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework import serializers
 from rest_framework.response import Response
 
 from portal.jobs import kinds
-from portal.jobs.kinds import JobKind
+from portal.jobs.kinds import Estimate, JobKind
 from portal.jobs.models import Job, JobFailure, JobState
 from tools.api.fields import (
     BlankAsNullField,
     CountField,
+    Json,
     LinksField,
     RawField,
     RowSerializer,
     StrictSerializer,
 )
 from tools.api.jobs.addresses import job_address
-from tools.api.schema.json_schema import BOOLEAN, Json, answer_schema
+from tools.api.schema.json_schema import BOOLEAN, answer_schema
 
 RETRY_AFTER = "2"
 KIND: Json = {"type": "string", "enum": [kind.name for kind in kinds.all_kinds()]}
@@ -80,7 +79,7 @@ class FailureSerializer(RowSerializer):
         fields = ("item_id", "label", "error", "failed_at")
 
 
-class EstimateSerializer(serializers.Serializer[Any]):
+class EstimateSerializer(serializers.Serializer[Estimate]):
     """What a job would do."""
 
     kind = RawField(KIND)

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from django.db.models import QuerySet
-from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -16,7 +15,7 @@ from portal.http.idempotency import idempotent
 from portal.jobs import services
 from portal.jobs.models import Job, JobFailure, JobState
 from portal.tenancy.models import Scope
-from tools.api.base import TenantListView, TenantView
+from tools.api.base import TenantListView, TenantView, find_row
 from tools.api.jobs.serializers import (
     JOB,
     KIND,
@@ -38,11 +37,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 def _find(ref: str) -> Job:
-    """A foreign job and an unknown one give the same 404."""
-    try:
-        return services.find(UUID(ref))
-    except (ValueError, Job.DoesNotExist) as error:
-        raise NotFound(f"There is no job {ref!r} here.") from error
+    return find_row(services.jobs(), "job", ref)
 
 
 class _JobView(TenantView):

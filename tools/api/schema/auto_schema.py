@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.utils import OpenApiParameter
 
 from portal.tenancy.models import Scope
-from tools.api.base import TenantListView
+from tools.api.base import ApiView, TenantListView
+from tools.api.fields import Json
 from tools.api.schema.components import ANSWER_HEADERS, SECURITY
-from tools.api.schema.json_schema import Json, answer_schema
+from tools.api.schema.json_schema import answer_schema
 from tools.api.schema.operations import filter_parameters, page, page_parameters
 from tools.api.tools.serializers import ToolSerializer
 
@@ -36,14 +37,14 @@ class PortalSchema(AutoSchema):
     def get_summary(self) -> str | None:
         return self._list.list_operation[1] if self._list else super().get_summary()
 
-    def get_description(self) -> str:
+    def get_description(self, *_: str) -> str:
         return (
             self._list.list_operation[2]
             if self._list and self._list.list_operation[2:]
             else super().get_description()
         )
 
-    def get_override_parameters(self) -> list[OpenApiParameter]:
+    def get_override_parameters(self) -> list[Any]:
         if self._list is None:
             return super().get_override_parameters()
         filters = filter_parameters(self._list.filterset_class)
@@ -57,9 +58,8 @@ class PortalSchema(AutoSchema):
         return {200: page({"$ref": "#/components/schemas/Tool"} if named else answer_schema(serializer))}
 
     def _scope(self) -> Scope | None:
-        required: Any = self.view.required_scope  # type: ignore[attr-defined]
-        scope: Scope | None = required[self.method] if isinstance(required, dict) else required
-        return scope
+        required = cast(ApiView, self.view).required_scope
+        return required[self.method] if isinstance(required, Mapping) else required
 
     def get_operation(self, *args: Any, **kwargs: Any) -> Json | None:
         operation: Json | None = super().get_operation(*args, **kwargs)
@@ -89,7 +89,7 @@ class PortalSchema(AutoSchema):
         operation["responses"] = dict(sorted(responses.items()))
         return operation
 
-    def _handler(self) -> Any:
+    def _handler(self) -> object:
         return getattr(self.view, self.method.lower())
 
     def _idempotent(self) -> bool:

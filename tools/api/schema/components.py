@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from portal.http.idempotency import HEADER
 from portal.http.problem_types import PROBLEM_TYPES
 from portal.tenancy.models import IDEMPOTENCY_KEY_LENGTH, Scope
-from tools.api.schema.json_schema import Json
+from tools.api.fields import Json
 
 SECURITY = "apiKey"
+Endpoint = tuple[str, str, str, object]
+"""Path, its pattern, method and view."""
 ANSWER_HEADERS = {
     name: {"$ref": f"#/components/headers/{name}"}
     for name in ("X-Request-ID", "RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 }  # fmt: skip
 
 
-def only_v1(endpoints: list[Any]) -> list[Any]:
+def only_v1(endpoints: list[Endpoint]) -> list[Endpoint]:
     return [one for one in endpoints if one[0].startswith("/api/v1/")]
 
 
-def with_problem(result: Json, **_: Any) -> Json:
+def with_problem(result: Json, **_: object) -> Json:
     """The parts that operations refer to."""
     components = result.setdefault("components", {})
     for one in components.setdefault("schemas", {}).values():

@@ -7,13 +7,12 @@ need no name; their schemas are made here, from the same serializers that answer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from rest_framework import serializers
 
-from tools.api.fields import ComputedField, LinksField, RawField
+from tools.api.fields import AnyField, ComputedField, Json, LinksField, RawField
 
-Json = dict[str, Any]
 SerializerClass = type[serializers.Serializer[Any]]
 TEXT: Json = {"type": "string"}
 BOOLEAN: Json = {"type": "boolean"}
@@ -51,7 +50,7 @@ def body_schema(serializer: SerializerClass, *, partial: bool = False) -> dict[s
     return {"application/json": schema}
 
 
-def field_schema(field: Any) -> Json:
+def field_schema(field: AnyField) -> Json:
     """The schema of one field: its type and bounds, null where it may be, its help text as the description."""
     schema = dict(_type_of(field))
     if field.allow_null:
@@ -63,17 +62,17 @@ def field_schema(field: Any) -> Json:
     return schema
 
 
-def _object(fields: Mapping[str, Any]) -> Json:
+def _object(fields: Mapping[str, AnyField]) -> Json:
     return described(**{name: field_schema(field) for name, field in fields.items()})
 
 
-def _type_of(field: Any) -> Json:
+def _type_of(field: AnyField) -> Json:
     if isinstance(field, RawField | ComputedField):
         return field.schema
     if isinstance(field, LinksField):
         return _links(field)
     if isinstance(field, serializers.ListSerializer):
-        return {"type": "array", "items": _type_of(field.child)}
+        return {"type": "array", "items": _type_of(cast(AnyField, field.child))}
     if isinstance(field, serializers.Serializer):
         return _object(field.fields)
     if isinstance(field, serializers.ListField):
@@ -98,7 +97,7 @@ _SIMPLE: dict[type, Json] = {
 }
 
 
-def _bounds(field: Any, **names: str) -> Json:
+def _bounds(field: AnyField, **names: str) -> Json:
     found = {keyword: getattr(field, attribute, None) for keyword, attribute in names.items()}
     return {keyword: bound for keyword, bound in found.items() if bound is not None}
 

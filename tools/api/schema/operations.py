@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from django_filters import BooleanFilter, FilterSet
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
+from tools.api.fields import Json
 from tools.api.pagination import CursorPages
 from tools.api.schema.json_schema import (
     BOOLEAN,
     COUNT,
     TEXT,
-    Json,
     SerializerClass,
     answer_schema,
     described,
@@ -31,7 +31,7 @@ def operation(
     description: str | None = None,
     *,
     answers: Mapping[Any, Any],
-    body: Any = None,
+    body: object = None,
     parameters: Sequence[OpenApiParameter] = (),
     examples: Mapping[str, Json] = MappingProxyType({}),
     problems: Collection[int] = (),
@@ -73,8 +73,8 @@ def header(name: str, description: str, *statuses: int) -> OpenApiParameter:
     )
 
 
-def query(name: str, schema: Json, description: str = "", **more: Any) -> OpenApiParameter:
-    return OpenApiParameter(name, schema, OpenApiParameter.QUERY, description=description, **more)
+def query(name: str, schema: Json, description: str = "", *, required: bool = False) -> OpenApiParameter:
+    return OpenApiParameter(name, schema, OpenApiParameter.QUERY, description=description, required=required)
 
 
 NAMESPACE = query("namespace", TEXT, "Of a tool that is named by its tool_id; `public` without it.")

@@ -9,7 +9,7 @@ from django.conf import settings
 from rest_framework import serializers
 
 from portal.tenancy.models import Sensitivity
-from tools.api.base import refuse_unknown
+from tools.api.fields import AnyField, Json, refuse_unknown
 from tools.api.schema.json_schema import BOOLEAN, COUNT, ID, TEXT, TEXTS, described, or_null
 from tools.search.query import FILTER_NAMES, SearchFilters, SearchQuery
 
@@ -36,7 +36,7 @@ class WordsField(serializers.ListField):
         return words
 
 
-class SearchSerializer(serializers.Serializer[Any]):
+class SearchSerializer(serializers.Serializer[Json]):
     """A search request; the filters stand beside `query` or inside `filters`."""
 
     query = serializers.CharField(max_length=settings.SEARCH_QUERY_MAX_LENGTH, trim_whitespace=True)
@@ -45,7 +45,7 @@ class SearchSerializer(serializers.Serializer[Any]):
     )
     filters = serializers.DictField(required=False)
 
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+    def get_fields(self) -> dict[str, AnyField]:
         fields = super().get_fields()
         # Only the filters that were given: making the others would be a tenth of a search's time in Python.
         for name in self._given:
@@ -101,7 +101,7 @@ _OF_ROW = {"source": "source__slug"}
 _WITHOUT_FIGURE = {"average_latency_ms", "success_rate"}
 
 
-def found_tool(row: dict[str, Any]) -> dict[str, Any]:
+def found_tool(row: Json) -> Json:
     """A row of the search as an answer shows it. Not a serializer, which would cost more than the ranking."""
     return {
         name: None if name in _WITHOUT_FIGURE else row[_OF_ROW.get(name, name)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.db.models import QuerySet
-from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -11,7 +10,7 @@ from portal.http.conditional import tagged
 from portal.http.idempotency import idempotent
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
-from tools.api.base import TenantListView, TenantView, calls_external
+from tools.api.base import TenantListView, TenantView, calls_external, find_row
 from tools.api.pagination import BySlug
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import body_schema
@@ -28,13 +27,9 @@ from tools.imports.fetching.mcp.connection import check_connection
 from tools.models import McpServer
 
 
-def find_server(slug: str, rows: QuerySet[McpServer] | None = None) -> McpServer:
-    """A foreign server and an unknown one give the same 404."""
-    found = McpServer.objects.all() if rows is None else rows
-    server = found.filter(slug=slug).first()
-    if server is None:
-        raise NotFound(f"There is no MCP server {slug!r} here.")
-    return server
+def _find(slug: str, *, lock: bool = False) -> McpServer:
+    rows = McpServer.objects.select_for_update() if lock else McpServer.objects.all()
+    return find_row(rows, "MCP server", slug, by="slug")
 
 
 def _response(server: McpServer, *, status: int = 200, **headers: str) -> Response:
@@ -71,7 +66,7 @@ class ServerListView(TenantListView):
     @idempotent
     def post(self, request: Request) -> Response:
         given = NewServerSerializer.parsed(request.data)
-        server = find_server(servers.create_server(actor=self.rights.actor, **given).slug)
+        server = _find(servers.create_server(actor=self.rights.actor, **given).slug)
         return _response(server, status=201, Location=f"/api/v1/servers/{server.slug}")
 
 
@@ -88,7 +83,7 @@ class ServerView(TenantView):
         answers=docs.one(ServerSerializer) | docs.UNCHANGED,
     )
     def get(self, request: Request, slug: str) -> Response:
-        server = find_server(slug)
+        server = _find(slug)
         return tagged(request, ServerSerializer(server).data, etag_of(server))
 
     @docs.operation(
@@ -100,16 +95,16 @@ class ServerView(TenantView):
     )
     def patch(self, request: Request, slug: str) -> Response:
         with catalogue_write(self.rights.actor):
-            server = find_server(slug, McpServer.objects.select_for_update())
+            server = _find(slug, lock=True)
             require_seen(request, server)
             changes = ServerChangeSerializer.parsed(request.data, partial=True)
             servers.update_server(pk=server.pk, actor=self.rights.actor, **changes)
-        return _response(find_server(slug))
+        return _response(_find(slug))
 
     @docs.operation("delete_server", "Deletes an MCP server that no source reads", answers={204: None})
     def delete(self, request: Request, slug: str) -> Response:
         with catalogue_write(self.rights.actor):
-            server = find_server(slug, McpServer.objects.select_for_update())
+            server = _find(slug, lock=True)
             require_seen(request, server)
             servers.delete_server(pk=server.pk, actor=self.rights.actor)
         return Response(status=204)
@@ -128,5 +123,5 @@ class ServerTestView(TenantView):
     @calls_external
     def post(self, request: Request, slug: str) -> Response:
         with tenant_context(self.caller.tenant_id):
-            server = find_server(slug)
+            server = _find(slug)
         return Response(ServerReportSerializer(check_connection(server)).data)

@@ -8,13 +8,12 @@ from django.conf import settings
 from rest_framework import serializers
 
 from portal.http.bodies import too_large
-from tools.api.fields import BlankAsNullField, CountField, LinksField, RowSerializer, StrictSerializer
+from tools.api.fields import BlankAsNullField, CountField, Json, LinksField, RowSerializer, StrictSerializer
 from tools.api.schema.json_schema import (
     BOOLEAN,
     COUNT,
     TEXT,
     TEXTS,
-    Json,
     body_schema,
     described,
     field_schema,
@@ -101,7 +100,7 @@ class ImportSerializer(ImportOptionsSerializer):
             raise too_large(settings.DOCUMENT_MAX_BYTES)
         return document
 
-    def validate(self, given: Any) -> Any:
+    def validate(self, given: Json) -> Json:
         if len(given.keys() & {"document", "url", "server"}) != 1:
             sentence = "Send exactly one of `document` (in a form), `url` and `server`."
             raise serializers.ValidationError({"document": sentence})

@@ -1,10 +1,15 @@
-"""The REST endpoints of sources: import one, look at it, change it, delete it, try whether it can be read."""
+"""The REST endpoints of sources and their documents: import one, look at it, change it, delete it, try whether it can be read."""
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Any
 
 from django.db.models import Count, Q, QuerySet
+from django.http import HttpResponse
+from django.utils.http import content_disposition_header
+from drf_spectacular.types import OpenApiTypes
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,16 +20,17 @@ from portal.http.problems import Problem
 from portal.jobs import services as jobs
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
-from tools.api.base import TenantListView, TenantView, calls_external
+from tools.api.base import TenantListView, TenantView, calls_external, find_row
+from tools.api.fields import Json
 from tools.api.jobs.serializers import JOB, accepted
-from tools.api.pagination import BySlug
+from tools.api.pagination import BySlug, NewestFirst
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN
-from tools.api.sources.lookup import find_source
 from tools.api.sources.serializers import (
     IMPORT_BY_ADDRESS,
     REPORT,
     SOURCE_CHANGES,
+    DocumentSerializer,
     ImportOptionsSerializer,
     ImportSerializer,
     SourceChangeSerializer,
@@ -46,12 +52,16 @@ from tools.imports.syncing.documents import (
     read_source,
 )
 from tools.imports.syncing.jobs import APPLY
-from tools.models import McpServer, Source, SyncState
+from tools.models import McpServer, Source, SourceDocument, SyncState
 
 LARGE = 5_000
 """Operations of a document up to which a request waits for its import: a worker of the web has a minute for each."""
 _UPSTREAM = (409, 422, 502, 504)
 """Statuses of refusals that reading a source may end in."""
+
+
+def find_source(slug: str, rows: QuerySet[Source] | None = None) -> Source:
+    return find_row(Source.objects.all() if rows is None else rows, "source", slug, by="slug")
 
 
 def _with_counts() -> QuerySet[Source]:
@@ -121,7 +131,7 @@ class SourceListView(TenantListView):
             found = error
         return self._import(request, given, found)
 
-    def _incoming(self, given: dict[str, Any]) -> IncomingDocument:
+    def _incoming(self, given: Json) -> IncomingDocument:
         """The document that the request holds or names. Raises FetchError, CatalogueError."""
         slug, kind = given["source"], given["kind"]
         if document := given.get("document"):
@@ -133,9 +143,7 @@ class SourceListView(TenantListView):
         return _read(source)
 
     @idempotent
-    def _import(
-        self, request: Request, given: dict[str, Any], found: IncomingDocument | Exception
-    ) -> Response:
+    def _import(self, request: Request, given: Json, found: IncomingDocument | Exception) -> Response:
         if isinstance(found, Exception):
             raise found
         document = parse(found)
@@ -242,3 +250,55 @@ class SourceTestView(TenantView):
             "bytes": len(found.raw),
         }
         return Response(SourceReportSerializer(report).data)
+
+
+class NewestDocuments(NewestFirst):
+    ordering = ("-fetched_at", "-pk")
+
+
+class DocumentListView(TenantListView):
+    """The documents that a source was read from, newest first."""
+
+    required_scope = Scope.SOURCES_WRITE
+    list_operation = ("list_documents", "The documents that a source was read from, newest first")
+    serializer_class = DocumentSerializer
+    pagination_class = NewestDocuments
+
+    def get_queryset(self) -> QuerySet[SourceDocument]:
+        return find_source(self.kwargs["slug"]).documents.defer("content", "report")
+
+
+class _AnyForm(DefaultContentNegotiation):
+    """A document has the form that it has, whatever is asked for; a refusal is JSON."""
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: Any = None) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
+class DocumentView(TenantView):
+    """A document to the byte. It tells of every tool, so it needs a key that may see all of them."""
+
+    required_scope = Scope.SOURCES_WRITE
+    content_negotiation_class = _AnyForm
+
+    @docs.operation(
+        "get_document",
+        "A document, to the byte",
+        "Needs a key that may see tools of every sensitivity.",
+        parameters=[
+            docs.etag(200),
+            docs.header("Content-Disposition", "An attachment, with the document's file name.", 200),
+        ],
+        answers={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+    )
+    def get(self, request: Request, slug: str, ref: str) -> HttpResponse:
+        self.require_unbound()
+        document = find_row(find_source(slug).documents.all(), "document", ref)
+        disposition = content_disposition_header(
+            as_attachment=True, filename=PurePosixPath(document.name).name
+        )
+        headers = {
+            "ETag": f'"{document.sha256}"',
+            "Content-Disposition": disposition or "attachment",
+        }
+        return HttpResponse(bytes(document.content), content_type="application/octet-stream", headers=headers)

@@ -10,13 +10,15 @@ from rest_framework import serializers
 from tools.api.fields import (
     BlankAsNullField,
     ComputedField,
+    FieldChangeSerializer,
+    Json,
     LinksField,
     RawField,
     RowSerializer,
     StrictSerializer,
 )
 from tools.api.jobs.addresses import job_address
-from tools.api.schema.json_schema import COUNT, Json, described
+from tools.api.schema.json_schema import COUNT, described
 from tools.api.sources.serializers import COUNTS, REPORT
 from tools.models import Sync, SyncChange, SyncState
 
@@ -71,16 +73,13 @@ class CountedSyncSerializer(SyncSerializer):
     class Meta(SyncSerializer.Meta):
         fields = tuple("counts" if name == "summary" else name for name in SyncSerializer.Meta.fields)
 
-    def get_counts(self, sync: Any) -> dict[str, int]:
+    def get_counts(self, sync: Sync) -> dict[str, int]:
         counts = {name: getattr(sync, f"counted_{name}") for name in _COUNTED_NAMES}
         failed = counts["operations"] is None
         return {} if failed else {name: count or 0 for name, count in counts.items()}
 
 
-class _FieldChangeSerializer(serializers.Serializer[Any]):
-    field = serializers.CharField()
-    before = serializers.JSONField()
-    after = serializers.JSONField()
+class _FieldChangeSerializer(FieldChangeSerializer):
     override = serializers.CharField(help_text="`conflict`: an operator's text stays.")
 
 
@@ -125,7 +124,7 @@ class ApplySerializer(StrictSerializer):
     )
 
 
-class DiscardedSerializer(serializers.Serializer[Any]):
+class DiscardedSerializer(serializers.Serializer[Sync]):
     """A plan that was thrown away."""
 
     id = serializers.UUIDField()

@@ -13,12 +13,12 @@ from portal.http.idempotency import idempotent
 from portal.http.problems import Problem
 from portal.jobs import services as jobs
 from portal.tenancy.models import Scope
-from tools.api.base import TenantListView, TenantView
+from tools.api.base import TenantListView, TenantView, find_row
 from tools.api.jobs.serializers import JOB, accepted
 from tools.api.pagination import ByKey, NewestFirst
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN, body_schema
-from tools.api.sources.lookup import find_in, find_source
+from tools.api.sources.views import find_source
 from tools.api.syncs.serializers import (
     COUNTED,
     ApplySerializer,
@@ -36,7 +36,7 @@ from tools.models import Action, Source, Sync, SyncChange, SyncState
 
 
 def _find(slug: str, ref: str) -> Sync:
-    return find_in(find_source(slug).syncs.all(), ref, "sync")
+    return find_row(find_source(slug).syncs.all(), "sync", ref)
 
 
 class SyncNowView(TenantView):
