@@ -159,7 +159,7 @@ _TYPES = (
     ProblemType(
         "internal_error", 500,
         "Something went wrong here; it is not the caller's mistake.",
-        "Tell whoever runs the portal the `request_id`, which finds the case in the log.",
+        "Give the `request_id` to the people who run the portal; it finds the case in their log.",
         "Something went wrong here. The request id finds it in the log.",
     ),
     ProblemType(
