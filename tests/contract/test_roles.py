@@ -100,7 +100,9 @@ def test_api_3_every_page_is_open_to_the_roles_that_the_table_says(world: World)
     assert found == {page: row[:2] for page, row in said.items()}
 
 
-def test_api_3_an_entry_point_that_is_opened_wider_is_noticed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_3_an_entry_point_that_is_opened_wider_is_noticed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clients = visitors(world)
     address = f"/sources/{world.source.pk}/delete/"
     assert needed(clients, "post", address) == "admin"

@@ -59,7 +59,7 @@ def _run_sync(context: Context) -> bool:
             context.batch(stage="reading")
             told = Sync.objects.filter(source_id=args["source_id"]).exclude(state=SyncState.FAILED)
             last = told.values_list("pk", flat=True).first()
-        with _sentences():
+        with _refusals_end_the_job():
             sync = syncs.plan_source(
                 tenant_id=cast(UUID, job.tenant_id), source_id=UUID(args["source_id"]), actor=job.requested_by
             )
@@ -148,7 +148,7 @@ def _apply(context: Context, sync_id: UUID, chosen: list[UUID] | None, *, confir
     """One transaction, which a cancelled or a lost job undoes as a whole."""
     job = context.job
     try:
-        with _sentences(), context.reporting() as report_progress:
+        with _refusals_end_the_job(), context.reporting() as report_progress:
             report = syncs.apply_sync(
                 tenant_id=cast(UUID, job.tenant_id), sync_id=sync_id, actor=job.requested_by, chosen=chosen,
                 confirm_removals=confirm_removals, progress=report_progress,
@@ -165,7 +165,7 @@ def _apply(context: Context, sync_id: UUID, chosen: list[UUID] | None, *, confir
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
+def _refusals_end_the_job() -> Iterator[None]:
     """What the catalogue refuses ends the job with that sentence; removals are for the caller to decide about."""
     try:
         yield
