@@ -22,7 +22,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO
 
-from tools.imports.formats.recognise import READERS, parse_document
+from tools.imports.formats.recognise import FORMATS, parse_document
 from tools.imports.formats.specs import (
     DocumentRefused,
     EndpointSpec,
@@ -41,7 +41,7 @@ CPU_SECONDS = 30
 WALL_SECONDS = 60
 OUTPUT_BYTES = 256 * 1024 * 1024
 TOOLS, ANY = "tools", "any"
-KINDS = (*READERS, TOOLS, ANY)
+KINDS = (*FORMATS, TOOLS, ANY)
 REFUSED = 3
 _LIMIT_WORDS = (b"MemoryError", b"File too large")
 _EXPONENT_FROM = 1e16

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from tools.imports.formats.archive import is_archive, load_archive
-from tools.imports.formats.json_document import load_document
+from tools.imports.formats.json_document import LoadedDocument, load_document
 from tools.imports.formats.lightapi.document import read_lightapi
 from tools.imports.formats.mcp_tools import read_mcp_tools
 from tools.imports.formats.openapi.document import read_openapi
 from tools.imports.formats.specs import DocumentRefused, JsonValue, ParsedDocument
 from tools.imports.formats.texts import one_line, without_controls
 
-READERS = {"openapi": read_openapi, "lightapi": read_lightapi, "mcp": read_mcp_tools}
-_LABELS = {"openapi": "OpenAPI", "lightapi": "LightAPI", "mcp": "a list of MCP tools"}
-# What only a document of that kind has at its top.
-_MARKS = {
-    "openapi": ("openapi", "swagger", "swaggerVersion"),
-    "lightapi": ("lightapi",),
-    "mcp": ("tools", "pages", "jsonrpc", "result", "error"),
+
+class Format(NamedTuple):
+    """A kind of document: its reader, its name in sentences, and the fields that only it has at its top."""
+
+    read: Callable[[LoadedDocument, str], ParsedDocument]
+    label: str
+    marks: tuple[str, ...]
+
+
+FORMATS = {
+    "openapi": Format(read_openapi, "OpenAPI", ("openapi", "swagger", "swaggerVersion")),
+    "lightapi": Format(read_lightapi, "LightAPI", ("lightapi",)),
+    "mcp": Format(read_mcp_tools, "a list of MCP tools", ("tools", "pages", "jsonrpc", "result", "error")),
 }
 
 
@@ -31,7 +40,7 @@ def parse_document(raw: bytes, *, name: str = "", kind: str = "") -> ParsedDocum
         if is_archive(raw)
         else load_document(_of_event_stream(raw), subject=subject)
     )
-    return READERS[kind or _kind(loaded.value, subject)](loaded, subject)
+    return FORMATS[kind or _kind(loaded.value, subject)].read(loaded, subject)
 
 
 def _kind(value: JsonValue, subject: str) -> str:
@@ -42,12 +51,12 @@ def _kind(value: JsonValue, subject: str) -> str:
         raise DocumentRefused(
             f"{subject} is not an OpenAPI document, a list of MCP tools or a LightAPI description: its top level is {kind}."
         )
-    found = {kind: mark for kind, marks in _MARKS.items() for mark in marks if mark in value}
+    found = {kind: mark for kind, one in FORMATS.items() for mark in one.marks if mark in value}
     if "openapi" in found or "lightapi" in found:
         # Both may have a field of their own by one of these common names.
         found.pop("mcp", None)
     if len(found) > 1:
-        shown = " or ".join(f"{_LABELS[kind]} (it has '{mark}')" for kind, mark in found.items())
+        shown = " or ".join(f"{FORMATS[kind].label} (it has '{mark}')" for kind, mark in found.items())
         raise DocumentRefused(f"{subject} could be {shown}. Say which it is.")
     if not found:
         raise DocumentRefused(

@@ -35,7 +35,6 @@ from tools.imports.formats.specs import (
 from tools.imports.formats.texts import truncate
 from tools.models import Layer, SourceKind
 
-_LAYERED = (SourceKind.OPENAPI, SourceKind.MCP, SourceKind.LIGHTAPI)
 _LAYER_LABELS = {
     Layer.EXTRACTION: "the source",
     Layer.API: "the LightAPI document of the API",
@@ -59,9 +58,8 @@ class EndpointLike(Protocol):
 
 def layer_of(document: ParsedDocument, source_kind: str) -> Layer:
     """The layer that a document is in a source of this kind. Raises DocumentRefused where it is none of its layers."""
-    if document.kind != source_kind and not (
-        document.kind == SourceKind.LIGHTAPI and source_kind in _LAYERED
-    ):
+    is_overlay = document.kind == SourceKind.LIGHTAPI and source_kind != SourceKind.MANUAL
+    if document.kind != source_kind and not is_overlay:
         kinds = SourceKind(source_kind).label, SourceKind(document.kind).label
         raise DocumentRefused(
             f"The source is of kind {kinds[0]} and the document of kind {kinds[1]}; import it under another name."
