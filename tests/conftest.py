@@ -24,6 +24,7 @@ from portal.tenancy.models import Role, Tenant
 from tests.support.clients import make_api, make_client
 from tests.support.database import real_commits
 from tests.support.embeddings.pipeline import Pipeline
+from tests.support.jobs.harness import JobHarness, spawn
 from tests.support.servers.http_server import Handler
 from tools.catalogue.tools import create_tool
 from tools.models import Tool
@@ -175,6 +176,28 @@ def embedder(use: Callable[..., Any]) -> Any:
 @pytest.fixture
 def pipeline(committed: Tenant, admin_database: psycopg.Connection[Any], embedder: Any) -> Pipeline:
     return Pipeline(committed.pk, admin_database)
+
+
+@pytest.fixture
+def harness(pipeline: Pipeline) -> JobHarness:
+    return JobHarness(pipeline)
+
+
+@pytest.fixture
+def processes(pipeline: Pipeline) -> Iterator[Callable[..., Any]]:
+    """Starts a process of the product on this test's database; what still runs is killed at the end."""
+    started: list[Any] = []
+
+    def start(*command: str, **environment: str) -> Any:
+        started.append(spawn(*command, **environment))
+        return started[-1]
+
+    yield start
+    for child in started:
+        if child.poll() is None:
+            child.kill()
+        with child:
+            child.wait()
 
 
 @pytest.fixture
