@@ -1,4 +1,4 @@
-"""What the portal takes in from strangers: how large a body may be, and which characters it may hold.
+"""The bodies of requests: how large one may be, and which characters it may hold.
 
 One rule for all of the API's JSON and for every value that a service is about to store. Documents of imports have
 a rule of their own, which repairs instead of refusing (tools/imports/formats/texts.py).

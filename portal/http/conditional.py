@@ -21,7 +21,7 @@ def version_etag(version: int) -> str:
 
 
 def seen_versions(request: Request) -> list[int] | None:
-    """The versions that If-Match names, None for `*`. Raises Problem: 428 without the header, 412 if none is ours."""
+    """Returns the versions that If-Match names, None for `*`. Raises Problem 428 without the header, 412 if no tag is a version."""
     given = request.headers.get("If-Match", "")
     if not given:
         raise Problem(428, 'Send the version you have seen as `If-Match: "v17"` (the ETag of the GET).')
@@ -35,12 +35,12 @@ def seen_versions(request: Request) -> list[int] | None:
 
 
 def expected_version(seen: list[int] | None, current: int) -> int:
-    """The version that a change was made for: the current one if the caller has seen it, else one that is stale."""
+    """Returns the version that a change was made for: `current` if the caller has seen it, else a stale one."""
     return current if seen is None or current in seen else seen[0]
 
 
 def tagged(request: Request, data: object, etag: str, **headers: str) -> Response:
-    """The answer to a GET with its ETag; 304 without a body if the caller has exactly this."""
+    """Answers a GET with its ETag, or with 304 and no body if If-None-Match names that."""
     headers = {**headers, "ETag": etag}
     known = _etags(request.headers.get("If-None-Match", ""))
     if known == [ANY] or etag.removeprefix("W/") in known:
@@ -49,5 +49,5 @@ def tagged(request: Request, data: object, etag: str, **headers: str) -> Respons
 
 
 def _etags(header: str) -> list[str]:
-    """The entity tags of a list as they were given out, to be compared weakly; `*` alone stands for any."""
+    """Parses a list of entity tags into the tags that the portal sent, for weak comparison; `*` alone means any."""
     return [_CHANGED_BY_PROXY.sub("", tag) for tag in parse_etags(header)]

@@ -1,8 +1,8 @@
 """POSTs that may be sent twice and take effect once: `Idempotency-Key`.
 
-The answer is stored in the transaction of the effect, so that a crash leaves neither, and while that transaction runs
-it holds an advisory lock, which ends with it however it ends. So there is no claim to expire and nobody to free it.
-Only successes are stored. A refusal had no effect, and "busy" would be a wrong answer for the next 24 hours.
+The answer is stored in the transaction of the effect, so a crash leaves neither. That transaction holds an advisory lock,
+which PostgreSQL releases with it, so no claim can be left behind. Only successes are stored: a refusal had no effect, and
+"busy" would be a wrong answer for the next 24 hours.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from portal.tenancy.keys import Caller
 from portal.tenancy.models import IDEMPOTENCY_KEY_LENGTH, IdempotencyKey
 
 HEADER = "Idempotency-Key"
-KEPT = timedelta(hours=24)
-# Sent again with a stored answer.
+RETENTION = timedelta(hours=24)
+# The headers that are stored with an answer.
 _HEADERS = ("Location", "ETag", "Retry-After")
 
 Handler = Callable[..., Response]
@@ -53,7 +53,7 @@ def idempotent(handler: Handler) -> Handler:
 
 
 def marked_idempotent(handler: Handler) -> Handler:
-    """Says of a view's method that it takes an `Idempotency-Key`, by itself or in what it calls."""
+    """Marks a view's method that takes an `Idempotency-Key`, itself or in a method that it calls."""
     vars(handler)["idempotent"] = True
     return handler
 
@@ -65,7 +65,7 @@ def _once(view: APIView, request: Request, key: str, run: Callable[[], Response]
     with tenant_context(caller.tenant_id):
         _lock(caller, target, key)
         same = IdempotencyKey.objects.filter(api_key_id=caller.key_id, target_digest=target, key=key)
-        same.filter(created_at__lte=Now() - KEPT).delete()
+        same.filter(created_at__lte=Now() - RETENTION).delete()
         if stored := same.first():
             if bytes(stored.body_digest) != body:
                 raise Problem(
@@ -137,5 +137,5 @@ def prune_idempotency_keys() -> int:
     pruned = 0
     for tenant_id in tenant_ids():
         with tenant_context(tenant_id):
-            pruned += IdempotencyKey.objects.filter(created_at__lte=Now() - KEPT).delete()[0]
+            pruned += IdempotencyKey.objects.filter(created_at__lte=Now() - RETENTION).delete()[0]
     return pruned

@@ -35,7 +35,7 @@ return {count, redis.call('PTTL', KEYS[1])}
 
 
 class Counter:
-    """Counts in the server; without it, after at most a second, nothing is counted for a while and nobody is refused."""
+    """Counts requests in the server. If it does not answer within a second, counting pauses, and no request is refused."""
 
     TIMEOUT_SECONDS = 1
     PAUSE_SECONDS = 30
@@ -83,7 +83,7 @@ counter = Counter()
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Where a key stands after a request was counted: `counted` requests of `limit`, in a window that ends in `seconds`."""
+    """The state of a key's window after a request: `counted` requests of `limit`; the window ends in `seconds`."""
 
     limit: int
     counted: int

@@ -32,8 +32,8 @@ Row = TypeVar("Row", bound=Model)
 
 
 def calls_external(handler: Handler) -> Handler:
-    """A view's method that asks a server elsewhere, or parses a document: it takes one of the bulkhead's places, and runs
-    outside of the tenant's transaction, which must not wait for strangers."""
+    """Marks a view's method that asks another server or parses a document. It runs while it holds a place in the bulkhead, and
+    outside of the tenant's transaction, which must not wait for the network."""
 
     @wraps(handler)
     def calling(*args: object, **kwargs: object) -> Response:
@@ -45,8 +45,8 @@ def calls_external(handler: Handler) -> Handler:
 
 
 def find_row(rows: QuerySet[Row], noun: str, ref: str, *, by: str = "pk") -> Row:
-    """The row that a part of the address names, by its UUID or by another field. A foreign one and an unknown one give the
-    same 404: `rows` are those that the caller may see."""
+    """Returns the row that a part of the address names, by its UUID or by another field, among those that the caller may see.
+    Raises NotFound, with one sentence for a row of another tenant and for one that does not exist."""
     try:
         return rows.get(**{by: UUID(ref) if by == "pk" else ref})
     except (ValueError, ObjectDoesNotExist) as error:
@@ -54,7 +54,7 @@ def find_row(rows: QuerySet[Row], noun: str, ref: str, *, by: str = "pk") -> Row
 
 
 class ApiView(APIView):
-    """A view that knows who calls."""
+    """A view that knows the caller and its rights."""
 
     required_scope: ClassVar[Scope | Mapping[str, Scope] | None]
 
@@ -67,8 +67,8 @@ class ApiView(APIView):
         """What the key may see and do; `rights.actor` is the author that the history names."""
         return Rights.of_key(self.caller)
 
-    def require_unbound(self) -> None:
-        """Whole documents and plans tell of every tool, so a key that may not see all of them may not read these."""
+    def require_all_sensitivities(self) -> None:
+        """Refuses a key that may not see tools of every sensitivity. Whole documents and plans name all tools of a source."""
         if not self.rights.sees_all_sensitivities:
             raise PermissionDenied(
                 f"This key is bound to tools that are {self.caller.max_sensitivity} at most."
@@ -79,7 +79,7 @@ class TenantView(ApiView):
     """A view whose methods run in one transaction of the caller's tenant, unless they are `calls_external`."""
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
-        """After key, scope and rate were checked, puts the method that will be called into the tenant's transaction."""
+        """Checks key, scope and rate, then wraps the method that dispatch will call in the tenant's transaction."""
         super().initial(request, *args, **kwargs)
         method = str(request.method).lower()
         handler = getattr(self, method)
@@ -89,7 +89,7 @@ class TenantView(ApiView):
     def _in_tenant(self, handler: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
         def run(request: Request, *args: object, **kwargs: object) -> HttpResponseBase:
             if getattr(handler, "reads_body", False):
-                request.data  # noqa: B018 - an upload may be slow, and no transaction may wait for it
+                request.data  # noqa: B018 - read now: an upload may be slow, and no transaction may wait for it
             with tenant_context(self.caller.tenant_id):
                 return handler(request, *args, **kwargs)
 

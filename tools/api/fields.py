@@ -14,21 +14,21 @@ AnyField = serializers.Field[Any, Any, Any, Any]
 
 
 def refuse_unknown(given: Iterable[object], known: Collection[str]) -> None:
-    """A mistyped filter that is quietly ignored would answer with the whole catalogue. Raises ValidationError."""
+    """Raises ValidationError for names that are not known: a mistyped filter that is ignored would list the whole catalogue."""
     if unknown := sorted({str(name) for name in given} - set(known)):
         sentence = f"There is no such parameter. Known: {', '.join(sorted(known))}."
         raise ValidationError(dict.fromkeys(unknown, sentence))
 
 
 class CountField(serializers.IntegerField):
-    """A number of things, 0 or more."""
+    """A count: 0 or more."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "min_value": 0})
 
 
 class BlankAsNullField(serializers.CharField):
-    """A text that is stored as "" where there is none; answers show that as null."""
+    """A text whose empty value answers show as null."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "allow_null": True})

@@ -6,7 +6,9 @@ from portal.http.idempotency import HEADER
 from portal.http.problem_types import PROBLEM_TYPES
 from portal.tenancy.models import IDEMPOTENCY_KEY_LENGTH, Scope
 from tools.api.fields import Json
+from tools.api.schema.json_schema import TEXT, described
 
+INTEGER: Json = {"type": "integer"}
 SECURITY = "apiKey"
 Endpoint = tuple[str, str, str, object]
 """Path, its pattern, method and view."""
@@ -43,7 +45,16 @@ def with_problem(result: Json, **_: object) -> Json:
     return result
 
 
+def _integer(description: str) -> Json:
+    return {**INTEGER, "description": description}
+
+
+def _header(description: str, schema: Json) -> Json:
+    return {"description": description, "schema": schema}
+
+
 _STATUSES = (400, 401, 403, 404, 406, 409, 412, 413, 415, 422, 428, 429, 500, 502, 503, 504)
+_POINTER = {**TEXT, "description": "A JSON pointer into the body, or the name of a parameter."}
 _PROBLEM: Json = {
     "type": "object",
     "description": "A refusal (RFC 9457).",
@@ -51,33 +62,13 @@ _PROBLEM: Json = {
         "type": {"type": "string", "format": "uri-reference", "description": "A page with cause and fix."},
         "title": {"type": "string", "enum": sorted(PROBLEM_TYPES)},
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
-        "detail": {"type": "string"},
-        "instance": {"type": "string"},
-        "request_id": {"type": "string"},
-        "current_etag": {"type": "string", "description": "With 412: the ETag of what is there now."},
-        "removed": {
-            "type": "integer",
-            "description": "With `removals_need_confirmation`: endpoints that would vanish.",
-        },
-        "active": {
-            "type": "integer",
-            "description": "With `removals_need_confirmation`: endpoints that there are.",
-        },
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "code": {"type": "string"},
-                    "detail": {"type": "string"},
-                    "pointer": {
-                        "type": "string",
-                        "description": "A JSON pointer into the body, or the name of a parameter.",
-                    },
-                },
-                "required": ["code", "detail", "pointer"],
-            },
-        },
+        "detail": TEXT,
+        "instance": TEXT,
+        "request_id": TEXT,
+        "current_etag": {**TEXT, "description": "With 412: the ETag of what is there now."},
+        "removed": _integer("With `removals_need_confirmation`: endpoints that would vanish."),
+        "active": _integer("With `removals_need_confirmation`: endpoints that there are."),
+        "errors": {"type": "array", "items": described(code=TEXT, detail=TEXT, pointer=_POINTER)},
     },
     "required": ["type", "title", "status", "detail", "instance", "request_id"],
 }
@@ -98,27 +89,19 @@ _PARAMETERS: Json = {
 }  # fmt: skip
 
 
-def _integer(description: str) -> Json:
-    return {"description": description, "schema": {"type": "integer"}}
-
-
 _HEADERS: Json = {
-    "X-Request-ID": {"description": "Finds this request in the log.", "schema": {"type": "string"}},
+    "X-Request-ID": _header("Finds this request in the log.", TEXT),
     "RateLimit-Policy": {
-        "description": "Only for a key with a rate: requests (q) in seconds (w).",
-        "schema": {"type": "string"},
-        "example": '"key";q=600;w=60',
+        **_header("Only for a key with a rate: requests (q) in seconds (w).", TEXT), "example": '"key";q=600;w=60',
     },
     "RateLimit": {
-        "description": "Requests left (r) and seconds (t) until all are free again.",
-        "schema": {"type": "string"},
-        "example": '"key";r=598;t=12',
+        **_header("Requests left (r) and seconds (t) until all are free again.", TEXT), "example": '"key";r=598;t=12',
     },
-    "X-RateLimit-Limit": _integer("Requests per minute."),
-    "X-RateLimit-Remaining": _integer("Requests left."),
-    "X-RateLimit-Reset": _integer("Seconds until all are free again."),
-    "Retry-After": _integer("Seconds to wait."),
-}
+    "X-RateLimit-Limit": _header("Requests per minute.", INTEGER),
+    "X-RateLimit-Remaining": _header("Requests left.", INTEGER),
+    "X-RateLimit-Reset": _header("Seconds until all are free again.", INTEGER),
+    "Retry-After": _header("Seconds to wait.", INTEGER),
+}  # fmt: skip
 
 
 def _problem(status: int) -> Json:

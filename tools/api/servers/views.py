@@ -11,6 +11,7 @@ from portal.http.idempotency import idempotent
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, calls_external, find_row
+from tools.api.etags import etag_of, require_current
 from tools.api.pagination import BySlug
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import body_schema
@@ -20,7 +21,6 @@ from tools.api.servers.serializers import (
     ServerReportSerializer,
     ServerSerializer,
 )
-from tools.api.versions import etag_of, require_seen
 from tools.catalogue import servers
 from tools.catalogue.tools import catalogue_write
 from tools.imports.fetching.mcp.connection import check_connection
@@ -96,7 +96,7 @@ class ServerView(TenantView):
     def patch(self, request: Request, slug: str) -> Response:
         with catalogue_write(self.rights.actor):
             server = _find(slug, lock=True)
-            require_seen(request, server)
+            require_current(request, server)
             changes = ServerChangeSerializer.parsed(request.data, partial=True)
             servers.update_server(pk=server.pk, actor=self.rights.actor, **changes)
         return _response(_find(slug))
@@ -105,7 +105,7 @@ class ServerView(TenantView):
     def delete(self, request: Request, slug: str) -> Response:
         with catalogue_write(self.rights.actor):
             server = _find(slug, lock=True)
-            require_seen(request, server)
+            require_current(request, server)
             servers.delete_server(pk=server.pk, actor=self.rights.actor)
         return Response(status=204)
 

@@ -21,6 +21,7 @@ from portal.jobs import services as jobs
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, calls_external, find_row
+from tools.api.etags import etag_of, require_current
 from tools.api.fields import Json
 from tools.api.jobs.serializers import JOB, accepted
 from tools.api.pagination import BySlug, NewestFirst
@@ -37,7 +38,6 @@ from tools.api.sources.serializers import (
     SourceReportSerializer,
     SourceSerializer,
 )
-from tools.api.versions import etag_of, require_seen
 from tools.catalogue import sources
 from tools.catalogue.errors import Invalid
 from tools.catalogue.sources import source_write
@@ -199,7 +199,7 @@ class SourceView(TenantView):
     def patch(self, request: Request, slug: str) -> Response:
         with catalogue_write(self.rights.actor):
             source = find_source(slug, Source.objects.select_for_update())
-            require_seen(request, source)
+            require_current(request, source)
             changes = SourceChangeSerializer.parsed(request.data, partial=True)
             changes |= {name: "" for name in ("title", "url", "schedule") if changes.get(name, "") is None}
             if changes.get("server") is not None:
@@ -214,7 +214,7 @@ class SourceView(TenantView):
     def delete(self, request: Request, slug: str) -> Response:
         with source_write(slug, self.rights.actor):  # as a sync does: first the source's lock, then its row
             source = find_source(slug, Source.objects.select_for_update())
-            require_seen(request, source)
+            require_current(request, source)
             sources.delete_source(pk=source.pk, actor=self.rights.actor)
         return Response(status=204)
 
@@ -292,7 +292,7 @@ class DocumentView(TenantView):
         answers={(200, "application/octet-stream"): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, slug: str, ref: str) -> HttpResponse:
-        self.require_unbound()
+        self.require_all_sensitivities()
         document = find_row(find_source(slug).documents.all(), "document", ref)
         disposition = content_disposition_header(
             as_attachment=True, filename=PurePosixPath(document.name).name

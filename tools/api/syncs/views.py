@@ -106,7 +106,7 @@ class ChangeListView(TenantListView):
     pagination_class = ByKey
 
     def get_queryset(self) -> QuerySet[SyncChange]:
-        self.require_unbound()
+        self.require_all_sensitivities()
         changes = _find(self.kwargs["slug"], self.kwargs["ref"]).changes.all()
         asked = self.request.query_params
         if "action" in asked:

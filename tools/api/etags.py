@@ -28,7 +28,7 @@ def etag_of(row: Changed) -> str:
     return version_etag(_version(row))
 
 
-def require_seen(request: Request, row: Changed) -> None:
+def require_current(request: Request, row: Changed) -> None:
     """A Problem 412 unless the caller's If-Match names the row as it is, 428 without one. The row is locked."""
     current = _version(row)
     if expected_version(seen_versions(request), current) != current:
