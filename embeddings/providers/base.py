@@ -1,5 +1,5 @@
-"""What an embedding provider is and how it fails. Which one is in use is said by `get_provider`
-(`__init__.py`), whether its reply may be stored by `validation.py`.
+"""The interface of embedding providers and their errors. `get_provider` (`__init__.py`) returns the one that the settings name;
+`validation.py` checks its reply.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Vectors = NDArray[np.float32]
 """float32 [texts, dimension], rows of norm 1, in the order of the texts."""
 
 Kind = Literal["passage", "query"]
-"""What a text is: an entry of the catalogue, or a search for one. Some models want the two marked."""
+"""The kind of a text: an entry of the catalogue, or the question of a search. Some models have a prefix for each."""
 
 
 class EmbeddingProvider(Protocol):
@@ -37,11 +37,11 @@ class EmbeddingProvider(Protocol):
 
 
 class ProviderError(Exception):
-    """A provider gave no usable vectors. The message is in the operator's words.
+    """A provider returned no usable vectors. The message is for operators.
 
-    `permanent`: this text can never work, so trying again is useless. `provider_wide`: the provider is down
-    or refuses us, which is no text's fault and costs none an attempt. `lasting`: and it will go on doing so, as with a
-    wrong key. `retry_after`: seconds it asks for.
+    `permanent`: this text can never be embedded, so a retry is useless. `provider_wide`: the provider is down or refuses the
+    portal, which no text causes and which costs none an attempt. `lasting`: and the next call will fail too, as with a wrong
+    key. `retry_after`: the seconds that the provider asks to wait.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""What the providers behind HTTP have in common: one bounded POST, who is to blame when it fails (RELIABILITY rule 15),
-and the list of vectors of a reply. Which address is asked for what is in `openai_compatible.py` and `local_http.py`.
+"""The HTTP client of the embedding providers: one bounded POST, and whether the text or the server caused its failure
+(RELIABILITY rule 15). The paths and bodies of requests are in `openai_compatible.py` and `local_http.py`.
 """
 
 from __future__ import annotations
@@ -21,29 +21,31 @@ from embeddings.providers.base import Kind, ProviderError
 from portal.outbound.deadline import DeadlineBackend
 from portal.outbound.http import CONNECT_SECONDS, BodyTooLarge, open_response, read_body
 
+Json = Any
+"""A parsed JSON document, whose form the caller checks."""
 MAX_REPLY = 8_000_000
 """Bytes. 512 vectors of 384 numbers take 4 MB."""
 MAX_PAUSE = 3600.0
-"""Seconds. A Retry-After of days would stop the queue for a slip of somebody's clock."""
+"""Seconds. A Retry-After of days, from a server with a wrong clock, would stop the queue."""
 MAX_MESSAGE = 200
 
-FOR_GOOD = frozenset({400, 404, 413, 422})
-"""The request was understood and refused, and would be again: too long a text, too large a batch, a model that is not there.
-The worker halves the batch, and parks what is refused alone (RELIABILITY R5)."""
+PERMANENT = frozenset({400, 404, 413, 422})
+"""The server refuses the request and would refuse it again: the text is too long, the batch too large, or the model missing. The
+worker halves the batch, and parks a text that is refused alone (RELIABILITY R5)."""
 UNCERTAIN = frozenset({408, 424, 500, 502, 504})
-"""Texts may cause these (424 is a failed run of the model), and so may an outage: the worker's probe tells which. Every other
-status is the provider's: it is busy (429, 503), or the key is wrong (401, 403)."""
+"""A text may cause these (424 is a failed run of the model), and so may an outage: the worker's probe tells which. Every other
+status is of the provider as a whole: it is busy (429, 503), or the key is wrong (401, 403)."""
 BUSY = frozenset({429, 503})
-"""It will pass."""
+"""Temporary errors of the provider."""
 SECRET = frozenset({401, 403})
-"""What comes with these may repeat parts of a key, so that it is not shown."""
+"""The body of these may repeat parts of a key, so it is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     """An embedding server. `timeout` bounds a whole call, in seconds; only the resolver of names has its own time.
 
-    Raises ImproperlyConfigured without an address; whether it is one is checked where the settings are read.
+    Raises ImproperlyConfigured without an address; the settings check its form.
     """
 
     url: str
@@ -56,12 +58,12 @@ class Server:
 
     @property
     def name(self) -> str:
-        """How the server is called in messages: its host and port, without the rest of the address."""
+        """The host and port, which messages name the server by."""
         return urlsplit(self.url).netloc
 
-    def post(self, path: str, body: Mapping[str, object], kind: Kind = "passage") -> Any:
-        """What the server answers, read as JSON. No redirect is followed, no proxy used. Raises ProviderError."""
-        # A search waits for its answer, and has another way to give one.
+    def post(self, path: str, body: Mapping[str, object], kind: Kind = "passage") -> Json:
+        """Sends the body as JSON and returns the parsed reply. Follows no redirect, uses no proxy. Raises ProviderError."""
+        # A search waits for the vector, and can do without one.
         timeout = min(self.timeout, settings.EMBEDDING_QUERY_TIMEOUT) if kind == "query" else self.timeout
         deadline = time.monotonic() + timeout
         parts = urlsplit(self.url)
@@ -106,40 +108,40 @@ class Server:
             raise ProviderError(f"{self.name} answered with something that is no JSON.") from error
 
     def _refusal(self, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
-        said = "" if status in SECRET else self.complaint(content)
+        message = "" if status in SECRET else self.error_message(content)
         return ProviderError(
-            f"{self.name} answered {status}{said and ': '}{said}",
-            permanent=status in FOR_GOOD,
-            provider_wide=status not in FOR_GOOD | UNCERTAIN,
-            lasting=status not in FOR_GOOD | UNCERTAIN | BUSY,
+            f"{self.name} answered {status}{message and ': '}{message}",
+            permanent=status in PERMANENT,
+            provider_wide=status not in PERMANENT | UNCERTAIN,
+            lasting=status not in PERMANENT | UNCERTAIN | BUSY,
             retry_after=_pause(headers),
         )
 
-    def complaint(self, content: bytes | object) -> str:
-        """The sentence in a server's error, or "": on one line, short, and without the key."""
+    def error_message(self, content: object) -> str:
+        """The message in a server's error document, or "": on one line, short, and without the key."""
         try:
-            said: Any = json.loads(content) if isinstance(content, bytes) else content
+            found: object = json.loads(content) if isinstance(content, bytes) else content
         except (ValueError, RecursionError):
             return ""
         for name in ("error", "message", "detail"):
-            if isinstance(said, dict) and name in said:
-                said = said[name]
-        if not isinstance(said, str):
+            if isinstance(found, dict) and name in found:
+                found = found[name]
+        if not isinstance(found, str):
             return ""
         if self.api_key:
-            said = said.replace(self.api_key, "…")
-        return " ".join(said.split())[:MAX_MESSAGE]
+            found = found.replace(self.api_key, "…")
+        return " ".join(found.split())[:MAX_MESSAGE]
 
 
 def _pause(headers: Mapping[str, str]) -> float | None:
-    """The seconds of a Retry-After, which is a number or a date, within bounds; None if there is none to be read."""
+    """The seconds of a Retry-After (a number or a date), within bounds; None if there is none that can be read."""
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         seconds = float(text[:9])
     else:
         try:
             until = parsedate_to_datetime(text)
-            # By the server's own clock where it says the time, because ours may be wrong.
+            # By the server's own clock if it sends the time, because ours may be wrong.
             now = parsedate_to_datetime(headers["date"]) if "date" in headers else datetime.now(UTC)
             seconds = (until - now).total_seconds()
         except (TypeError, ValueError, OverflowError):

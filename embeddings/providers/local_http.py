@@ -1,5 +1,5 @@
-"""EMBEDDING_PROVIDER=local-http: an embedding server inside the organisation that asks for no key, with `POST /embed` as
-Hugging Face's text-embeddings-inference has it. The call itself and its errors are in `http.py`.
+"""EMBEDDING_PROVIDER=local-http: an embedding server inside the organisation without keys, with the `POST /embed` of
+Hugging Face's text-embeddings-inference. The call itself and its errors are in `http.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from embeddings.providers.validation import checked
 
 
 class LocalHttp:
-    """The provider. `url` is what stands before `/embed`. Which model answers is the server's choice: `model` is the
-    name under which its vectors are kept. Raises ImproperlyConfigured without an address.
+    """The provider. `url` is the part of the address before `/embed`. The server chooses the model: `model` is the
+    name under which its vectors are stored. Raises ImproperlyConfigured without an address.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class LocalHttp:
         inputs = [self._prefixes[kind] + text for text in texts]
         reply = self._server.post("/embed", {"inputs": inputs, "normalize": True, "truncate": True}, kind)
         if not isinstance(reply, list):
-            said = self._server.complaint(reply)
-            raise ProviderError(f"{self._server.name} sent no list of vectors{said and ': '}{said}")
+            message = self._server.error_message(reply)
+            raise ProviderError(f"{self._server.name} sent no list of vectors{message and ': '}{message}")
         return checked(reply, len(texts), self.dimension)
 
     def truncates(self, text: str) -> bool:

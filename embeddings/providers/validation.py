@@ -1,5 +1,5 @@
 """The check that every reply of a provider passes before it is stored or searched with (EMB-7), because
-pgvector takes zero vectors without a word. Whether the order is right only the provider can see.
+pgvector accepts zero vectors. The order of the vectors cannot be checked here.
 """
 
 from __future__ import annotations

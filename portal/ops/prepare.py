@@ -14,8 +14,8 @@ def _adopt_model() -> None:
     from embeddings import slots
 
     try:
-        if said := slots.ensure_slot():
-            print(said)
+        if message := slots.ensure_slot():
+            print(message)
     except slots.SlotError as error:
         # The portal runs all the same, with the models that it has.
         print(error, file=sys.stderr)

@@ -153,7 +153,7 @@ def test_the_table_notices_a_product_without_probe_or_without_permanent_errors_R
     if what == "probe":
         monkeypatch.setattr(worker, "_attributed", lambda provider, error: error)
     else:
-        monkeypatch.setattr(http, "FOR_GOOD", frozenset())
+        monkeypatch.setattr(http, "PERMANENT", frozenset())
     [fault] = [fault for fault in FAULTS if fault.name == name]
     with pytest.raises(AssertionError):
         live_through(pipeline, settings, server, fault, provider)
