@@ -31,6 +31,12 @@ def new_request_id(headers: Mapping[str, str]) -> str:
     return chosen
 
 
+def current_request_id() -> str | None:
+    """The id of the request that this thread or task serves; None outside of one."""
+    current = _current.get()
+    return None if current == "-" else current
+
+
 def request_id(request: Any) -> str:
     """The id of a request of Django or of DRF, the same for the whole request."""
     django_request: HttpRequest = getattr(request, "_request", request)

@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 
 from portal.tenancy.context import current_tenant
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.history import track
 
 M_co = TypeVar("M_co", bound=models.Model, covariant=True)
 
@@ -73,6 +74,7 @@ class Role(models.TextChoices):
         return role in order and order.index(role) >= order.index(wanted)
 
 
+@track()
 class Membership(TenantModel):
     """A user's role in a tenant."""
 
@@ -117,6 +119,7 @@ class Sensitivity(models.TextChoices):
         return order[: order.index(highest) + 1]
 
 
+@track(exclude=["digest", "last_used_at"])
 class ApiKey(TenantModel):
     """A bearer key. Only its SHA-256 digest is stored; the key itself is shown once."""
 

@@ -11,6 +11,7 @@ from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
+from portal.http.history_context import history_context
 from portal.tenancy.middleware import Member
 from portal.tenancy.models import Role
 from tools.catalogue import history
@@ -62,6 +63,18 @@ class TenantModelAdmin(ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return may(request, self.role_to_delete) and super().has_delete_permission(request, obj)
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        with history_context(request.user.get_username()):
+            return super().changeform_view(request, *args, **kwargs)
+
+    def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        with history_context(request.user.get_username()):
+            return super().changelist_view(request, *args, **kwargs)
+
+    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        with history_context(request.user.get_username()):
+            return super().delete_view(request, *args, **kwargs)
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         """For `@admin.action(permissions=["operate"])`, also of read-only models."""

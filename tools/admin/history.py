@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from portal.tenancy.models import Role
 from tools.admin.base import AdminRequest, ReadOnlyAdmin
 
 
@@ -31,5 +32,13 @@ class EventAdmin(ReadOnlyAdmin):
         return str((getattr(event, "pgh_context", None) or {}).get("actor", ""))
 
 
+class AccessEventAdmin(EventAdmin):
+    """Who may do what is for those who decide it."""
+
+    role_to_view = Role.ADMIN
+
+
 for _name in ("SourceEvent", "McpServerEvent", "ToolEvent", "ManualOverrideEvent"):
     admin.site.register(apps.get_model("tools", _name), EventAdmin)
+for _name in ("MembershipEvent", "ApiKeyEvent"):
+    admin.site.register(apps.get_model("tenancy", _name), AccessEventAdmin)

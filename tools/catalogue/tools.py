@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-import pghistory
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, OperationalError, transaction
 from django.db.models import F
@@ -19,6 +18,7 @@ from django.db.models.functions import Now
 from embeddings.models import Priority
 from embeddings.queue.enqueue import EmbeddingRequest, delete_tasks, enqueue
 from portal.http.bodies import storage_problem
+from portal.http.history_context import history_context
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid, ManagedBySource, StaleVersion, translated
 from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
@@ -43,11 +43,11 @@ _SOURCE_OWNED = {
 
 
 @contextmanager
-def catalogue_write(actor: str, **context: Any) -> Iterator[None]:
+def catalogue_write(actor: str, **context: str) -> Iterator[None]:
     """One atomic write with its author in the history, and what else is to stand there; the database's refusals become
     CatalogueErrors."""
     try:
-        with transaction.atomic(), pghistory.context(actor=actor, **context):
+        with transaction.atomic(), history_context(actor, **context):
             yield
     except (IntegrityError, OperationalError) as error:
         known = translated(error)

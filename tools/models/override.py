@@ -8,9 +8,9 @@ from django.db import models
 from django.db.models.functions import Now
 
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.history import track
 from portal.tenancy.models import TenantModel
 from tools import fields
-from tools.models.history import track
 from tools.models.tool import Tool
 
 PARAMETER_PREFIX = "parameters."  # before a parameter's name: its description is overridden

@@ -10,8 +10,8 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models.functions import Now
 
+from portal.tenancy.history import track
 from portal.tenancy.models import TenantModel
-from tools.models.history import track
 
 SLUG_PATTERN = r"^[a-z0-9][a-z0-9._-]*$"
 

@@ -9,8 +9,8 @@ from django.db import models
 from django.db.models.functions import Now
 
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.history import track
 from portal.tenancy.models import TenantModel
-from tools.models.history import track
 from tools.models.server import SLUG_PATTERN, McpServer
 
 

@@ -13,9 +13,9 @@ from django.db.models.functions import Now
 from embeddings import slots
 from embeddings.models import EntityEmbedding
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.history import track
 from portal.tenancy.models import Sensitivity, TenantManager, TenantModel
 from portal.tenancy.rights import Rights
-from tools.models.history import track
 from tools.models.source import Endpoint, Source
 
 TOOL_ID_LENGTH = 200

@@ -25,7 +25,7 @@ from tools.catalogue.tools import create_tool, update_tool
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncChange, Tool, ToolEmbedding
 
 OURS = [
-    "tenancy.Tenant", "tenancy.Membership", "tenancy.ApiKey", "tenancy.IdempotencyKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
+    "tenancy.Tenant", "tenancy.Membership", "tenancy.MembershipEvent", "tenancy.ApiKey", "tenancy.ApiKeyEvent", "tenancy.IdempotencyKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
     "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask",
     "embeddings.EmbeddingModel", "tools.SourceEvent",
     "tools.ToolEvent", "tools.ManualOverrideEvent", "resilience.Circuit", "resilience.CounterSum", "jobs.Job", "jobs.JobFailure",

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import pghistory
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
 
@@ -51,7 +52,7 @@ class Command(TenantCommand):
     def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
         days = options["expires_in_days"]
         try:
-            with tenant_context(tenant_id):
+            with tenant_context(tenant_id), pghistory.context(actor="manage.py create_api_key"):
                 row, key = create_api_key(
                     name=options["name"],
                     scopes=options["scope"],
