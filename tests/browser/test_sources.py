@@ -168,7 +168,7 @@ def test_a_plan_works_without_javascript_and_removals_are_asked_about_UI_3_0_SYN
     page.get_by_role("button", name="Save these ticks").click()
     expect(page.locator("#apply")).to_contain_text("Apply 2 changes")
     page.locator("#apply").click()
-    expect(page.get_by_text("2 of 4 tools would vanish.")).to_be_visible()
+    expect(page.get_by_text("2 of 4 tools would be removed.")).to_be_visible()
     page.get_by_label("Yes, remove 2 tools").check()
     page.get_by_role("button", name="Apply 2 changes").click()
     expect(page.locator("#job .status").first).to_have_text("Succeeded", timeout=PATIENCE)

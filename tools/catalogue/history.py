@@ -1,15 +1,105 @@
-"""The events of tracked rows (CAT-8) as pages and API read them: the current tenant's, each with the one before it."""
+"""The history of tracked rows (CAT-8) as pages and API read it: the current tenant's events, each with the one before it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.apps import apps
-from django.db.models import Model, OuterRef, QuerySet, Subquery
+from django.db.models import Model, OuterRef, Q, QuerySet, Subquery
 
 from portal.tenancy.context import current_tenant
+from tools.models import ManualOverride, Tool
 
 Event = dict[str, Any]
+
+# The things that a tool's history tells of: their model, and how its events refer to the tool.
+_THINGS: dict[str, tuple[type[Model], str]] = {
+    "override": (ManualOverride, "tool_id"),
+    "tool": (Tool, "pgh_obj_id"),
+}
+VERBS = {"insert": "created", "update": "changed", "delete": "deleted"}
+# Bookkeeping of a row, whose other fields tell the change.
+BOOKKEEPING = {"id", "tenant_id", "version", "updated_by", "created_at", "download_count", "source_id"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """The position of an event in a tool's history, which two tables hold: the later, the greater. Raises ValueError for a
+    thing that has no history."""
+
+    at: datetime
+    thing: str
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.thing not in _THINGS or self.at.tzinfo is None:
+            raise ValueError(f"no position in a history: {self}")
+
+    def earlier(self, thing: str) -> Q:
+        """The condition for events of a thing before this position."""
+        earlier = Q(pgh_created_at__lt=self.at)
+        if thing == self.thing:
+            return earlier | Q(pgh_created_at=self.at, pgh_id__lt=self.number)
+        return earlier | Q(pgh_created_at=self.at) if thing < self.thing else earlier
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An event of a tracked row, and the event before it of the same row."""
+
+    model: type[Model]
+    row: Event
+    before: Event | None
+
+    @property
+    def verb(self) -> str:
+        """created, changed or deleted."""
+        return VERBS[self.row["pgh_label"]]
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        """What the service recorded with the event: its actor, the request, a reset or an undo."""
+        return self.row["pgh_context"] or {}
+
+    @property
+    def actor(self) -> str | None:
+        """The author. A write that bypasses the services has none."""
+        return self.context.get("actor")
+
+    def changes(self, ignored: set[str]) -> Iterator[tuple[str, Any, Any]]:
+        """Yields (field, value before, value after) of each changed field that is neither bookkeeping nor `ignored`."""
+        if self.before is None:
+            return
+        for name, value in self.row.items():
+            if name.startswith("pgh_") or name in BOOKKEEPING or name in ignored:
+                continue
+            if value != self.before[name]:
+                yield name, self.before[name], value
+
+
+def entries(model: type[Model], limit: int, *conditions: Q, **which: object) -> list[Entry]:
+    """The newest `limit` events of the rows of a tracked model that match, newest first, whether a service, a bulk statement
+    or plain SQL wrote them."""
+    found = events(model).filter(*conditions, **which).order_by("-pgh_created_at", "-pgh_id")
+    return [Entry(model, row, before) for row, before in with_before(model, found, limit)]
+
+
+def tool_history(
+    tool_id: UUID, *, limit: int, before: Position | None = None
+) -> list[tuple[Position, Entry]]:
+    """The newest `limit` events of a tool and of its overrides before a position, newest first."""
+    found = [
+        (Position(entry.row["pgh_created_at"], thing, entry.row["pgh_id"]), entry)
+        for thing, (model, reference) in _THINGS.items()
+        for entry in entries(
+            model, limit, *([before.earlier(thing)] if before else []), **{reference: tool_id}
+        )
+    ]
+    return sorted(found, key=lambda one: one[0], reverse=True)[:limit]
 
 
 def events(model: type[Model]) -> QuerySet[Any]:

@@ -8,11 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Model
-
 from tools import fields
 from tools.catalogue import history
-from tools.catalogue.history import Event
+from tools.catalogue.history import Entry, Event
 from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
 from tools.models import ManualOverride, McpServer, Source, Tool
 from tools.web.overrides.state import label_of
@@ -21,11 +19,8 @@ from tools.web.shell.diff import Segment, as_text, word_diff
 PAGE = 25
 _EVENT_DIGITS = 18  # what a bigint holds
 _MOST_JSON = 4000  # characters of two objects whose difference is still worth reading
-# Bookkeeping of a row; its meaning is told by the other fields.
-_SILENT = {
-    "id", "tenant_id", "version", "updated_by", "description_source", "created_at", "download_count", "source_id",
-}  # fmt: skip
-_VERBS = {"insert": "created", "update": "changed", "delete": "deleted"}
+# Fields that pages do not show as changes.
+_IGNORED = {"description_source"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +32,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EntryRow:
     """One event: `what` in words, with the changes of its fields. `event` is its number, of a state that can be restored."""
 
     when: datetime
@@ -48,25 +43,25 @@ class Entry:
     event: int | None = None
 
 
-def tool_history(pk: UUID, *, page: int = 1) -> tuple[list[Entry], bool]:
+def tool_history(pk: UUID, *, page: int = 1) -> tuple[list[EntryRow], bool]:
     """A page of the entries of a tool and its overrides, newest first, and whether older entries exist."""
-    wanted = page * PAGE + 1
-    found = [
-        *entries(Tool, {"pgh_obj_id": pk}, wanted),
-        *entries(ManualOverride, {"tool_id": pk}, wanted),
-    ]
-    found.sort(key=lambda entry: entry.when, reverse=True)
-    return found[(page - 1) * PAGE : page * PAGE], len(found) > page * PAGE
+    found = history.tool_history(pk, limit=page * PAGE + 1)
+    return [entry_row(entry) for _, entry in found[(page - 1) * PAGE : page * PAGE]], len(found) > page * PAGE
 
 
-def entries(model: type[Model], which: Mapping[str, object], wanted: int = PAGE) -> list[Entry]:
-    """The newest `wanted` events of the rows of a tracked model that `which` filters, newest first, whether a
-    service, a bulk statement or plain SQL wrote them."""
-    rows = history.with_before(model, history.events(model).filter(**which).order_by("-pgh_id"), wanted)
-    if model is Source:
-        _name_servers([one for pair in rows for one in pair if one is not None])
-    words = _override_entry if model is ManualOverride else _entry
-    return [words(model, row, before) for row, before in rows]
+def settings_history(row: Source | McpServer, limit: int) -> list[EntryRow]:
+    """The newest `limit` entries of a source or a server, newest first."""
+    entries = history.entries(type(row), limit, pgh_obj_id=row.pk)
+    if isinstance(row, Source):
+        _name_servers(
+            [event for entry in entries for event in (entry.row, entry.before) if event is not None]
+        )
+    return [entry_row(entry) for entry in entries]
+
+
+def entry_row(entry: Entry) -> EntryRow:
+    """An event of any tracked row in words."""
+    return _override_row(entry) if entry.model is ManualOverride else _model_row(entry)
 
 
 def _name_servers(rows: Iterable[Event]) -> None:
@@ -136,22 +131,23 @@ def changes_of(tool: Tool, changes: Mapping[str, Any]) -> list[Change]:
     ]
 
 
-def _entry(model: type[Model], row: Event, before: Event | None) -> Entry:
-    changes: list[Change] = []
-    if row["pgh_label"] == "update" and before is not None:
-        for field in model._meta.concrete_fields:
-            name = field.attname
-            if name in row and name not in _SILENT and row[name] != before[name]:
-                label = label_of(name) if model is Tool else field.verbose_name
-                changes += _changes(name, _words(label), before[name], row[name])
-    verb = _VERBS[row["pgh_label"]]
-    return Entry(
+def _model_row(entry: Entry) -> EntryRow:
+    labels = {field.attname: field.verbose_name for field in entry.model._meta.concrete_fields}
+    changes = [
+        change
+        for name, old, new in entry.changes(_IGNORED)
+        for change in _changes(
+            name, _words(label_of(name) if entry.model is Tool else labels[name]), old, new
+        )
+    ]
+    row = entry.row
+    return EntryRow(
         row["pgh_created_at"],
-        _who(row),
-        f"{_words(model._meta.verbose_name)} {verb}",
+        entry.actor or "unknown",
+        f"{_words(entry.model._meta.verbose_name)} {entry.verb}",
         changes,
         row.get("version"),
-        row["pgh_id"] if verb != "deleted" else None,
+        row["pgh_id"] if entry.verb != "deleted" else None,
     )
 
 
@@ -168,21 +164,20 @@ def _changes(name: str, label: str, old: Any, new: Any) -> Iterator[Change]:
         yield Change(label, [Segment("same", "changed")])
 
 
-def _override_entry(model: type[Model], row: Event, before: Event | None) -> Entry:
-    event, label = row["pgh_label"], label_of(row["field"])
-    context = row["pgh_context"] or {}
+def _override_row(entry: Entry) -> EntryRow:
+    row, before, label = entry.row, entry.before, label_of(entry.row["field"])
     changes: list[Change] = []
-    if event == "insert":
+    if entry.verb == "created":
         # The tool's own event of the same edit shows the difference.
-        what = f"Reset of {label} undone" if "undo" in context else f"Imported {label} overridden"
-    elif event == "delete":
-        what = f"Override of {label} {'reset to the imported value' if 'reset' in context else 'removed'}"
+        what = f"Reset of {label} undone" if "undo" in entry.context else f"Imported {label} overridden"
+    elif entry.verb == "deleted":
+        what = f"Override of {label} {'reset to imported' if 'reset' in entry.context else 'removed'}"
     elif before is not None and before["value"] == row["value"]:
         what = f"Override of {label} kept over a newer imported text"
         changes = [Change("Imported text", _field_diff(before["imported_value"], row["imported_value"]))]
     else:
         what = f"Override of {label} changed"
-    return Entry(row["pgh_created_at"], _who(row), what, changes)
+    return EntryRow(row["pgh_created_at"], entry.actor or "unknown", what, changes)
 
 
 def _field_diff(old: object, new: object) -> list[Segment]:
@@ -200,8 +195,3 @@ def _field_diff(old: object, new: object) -> list[Segment]:
 def _words(name: object) -> str:
     text = str(name).replace("_", " ")
     return text[:1].upper() + text[1:]
-
-
-def _who(row: Event) -> str:
-    """The author. A write that bypasses the services has none."""
-    return str((row["pgh_context"] or {}).get("actor") or "unknown")

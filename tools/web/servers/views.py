@@ -19,7 +19,7 @@ from tools.catalogue.errors import CatalogueError, Invalid
 from tools.catalogue.tools import catalogue_write
 from tools.imports.fetching.mcp.connection import check_connection
 from tools.models import Health, McpServer
-from tools.web.history.state import entries, last_author, settings_at
+from tools.web.history.state import last_author, settings_at, settings_history
 from tools.web.servers.forms import ServerForm
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.badges import Badge
@@ -65,7 +65,7 @@ def _shown(server: Any) -> dict[str, object]:
         "server": server,
         "badge": HEALTH[Health(server.health)],
         "sources": server.sources.order_by("slug"),
-        "settings": entries(McpServer, {"pgh_obj_id": server.pk}, _MOST_SETTINGS),
+        "settings": settings_history(server, _MOST_SETTINGS),
     }
 
 

@@ -21,7 +21,7 @@ from tools.catalogue.errors import CatalogueError, Invalid
 from tools.catalogue.tools import catalogue_write
 from tools.imports.syncing.jobs import SYNC
 from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
-from tools.web.history.state import entries, last_author, settings_at
+from tools.web.history.state import last_author, settings_at, settings_history
 from tools.web.jobs.start import start_job
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.confirm import confirm
@@ -140,7 +140,7 @@ def _render(
         "source": source,
         "form": form or SourceForm(source=source, overrides=overrides, shown=restored),
         "restored": bool(restored),
-        "settings": entries(Source, {"pgh_obj_id": source.pk}, _MOST_SETTINGS),
+        "settings": settings_history(source, _MOST_SETTINGS),
         "restore": reverse("source", args=[source.pk]) if request.member.is_operator else "",
         "documents": list(source.documents.defer("content", "report").order_by("layer", "-fetched_at")[:100]),
         "overrides": overrides,

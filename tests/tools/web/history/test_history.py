@@ -18,9 +18,10 @@ from tests.support.imports.documents import import_document
 from tests.support.overrides import pets
 from tools import fields
 from tools.catalogue import overrides, servers, sources
+from tools.catalogue.history import entries
 from tools.catalogue.tools import update_tool
 from tools.models import ManualOverride, McpServer, Source, Tool, ToolEmbedding
-from tools.web.history.state import PAGE, entries
+from tools.web.history.state import PAGE, entry_row, settings_history
 from tools.web.overrides.state import label_of
 from tools.web.tools.state import seen_version
 
@@ -226,7 +227,7 @@ def test_CAT_8_reset_keep_and_undo_stand_in_the_history_with_their_authors(
     for words, who in (
         ("Imported description of dry overridden", "olga"),
         ("Override of description of dry kept over a newer imported text", "kim"),
-        ("Override of description of dry reset to the imported value", "rita"),
+        ("Override of description of dry reset to imported", "rita"),
         ("Reset of description of dry undone", "uma"),
     ):
         assert f'<h3>{words}</h3><span class="text-secondary small">{who},' in html
@@ -242,7 +243,7 @@ def test_CAT_8_what_happened_at_the_end_of_a_page_is_told_by_what_was_before_it(
     # Newer events of another override, so that this one is the last that the page asks for.
     for number in range(PAGE):
         edit(tool, description=f"Edit {number}.")
-    newest = entries(ManualOverride, {"tool_id": tool.pk}, PAGE + 1)[PAGE]
+    newest = entry_row(entries(ManualOverride, PAGE + 1, tool_id=tool.pk)[PAGE])
     assert newest.what == "Override of description of dry kept over a newer imported text"
     assert [change.label for change in newest.changes] == ["Imported text"]
 
@@ -255,7 +256,7 @@ def test_CAT_8_the_history_of_a_source_names_its_servers_also_those_that_are_gon
     source = Source.objects.create(slug="tools", kind="mcp", server=first)
     sources.update_source(pk=source.pk, actor="olga", server=second)
     servers.delete_server(pk=first.pk, actor="olga")
-    newest, _ = entries(Source, {"pgh_obj_id": source.pk})
+    newest, _ = settings_history(source, PAGE)
     assert [(one.label, [part.text for part in one.diff]) for one in newest.changes] == [
         ("Server", ["sums", "lamps"])
     ]
@@ -289,7 +290,7 @@ def test_CAT_8_the_history_of_any_tracked_row_can_be_read(tenant: Tenant) -> Non
     import_document(tenant, pets())
     source = Source.objects.get()
     Source.objects.filter(pk=source.pk).update(sync_wins=True)
-    newest, *_, first = entries(Source, {"pgh_obj_id": source.pk})
+    newest, *_, first = settings_history(source, PAGE)
     assert (newest.what, [change.label for change in newest.changes]) == (
         "Source changed",
         ["Sync wins over edits"],
