@@ -28,7 +28,7 @@ from tools.imports.files import export_format as entries
 from tools.imports.files.export_format import Entry, ToolKey
 from tools.imports.formats import tool_files
 from tools.imports.formats.specs import DocumentRefused
-from tools.imports.syncing.apply import MANY
+from tools.imports.syncing.apply import refresh_statistics
 from tools.models import Endpoint, ManualOverride, McpServer, Schedule, Source, Tool
 
 CHUNK = 200
@@ -111,9 +111,7 @@ def import_export(
                     )
                 if importer.conflicts and on_conflict == FAIL:
                     raise Conflicts(importer.conflicts, _ADVICE)
-                if report.added + report.changed >= MANY:
-                    with connection.cursor() as cursor:
-                        cursor.execute("SELECT tools_analyze()")
+                refresh_statistics(report.added + report.changed)
                 if dry_run:
                     raise _DryRun  # noqa: TRY301 - the way out of the transaction
         except _DryRun:

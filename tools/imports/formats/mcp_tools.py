@@ -27,6 +27,8 @@ from tools.imports.formats.specs import (
     JsonValue,
     LeftOut,
     ParsedDocument,
+    as_list,
+    as_object,
 )
 from tools.imports.formats.texts import as_text, one_line, truncate
 
@@ -75,7 +77,7 @@ def _pages(value: JsonValue, subject: str) -> tuple[list[JsonObject], JsonObject
         )
     server: JsonObject = {}
     if isinstance(value, dict):
-        server = value["serverInfo"] if isinstance(value.get("serverInfo"), dict) else {}
+        server = as_object(value.get("serverInfo"))
         value = value.get("result", value)
     pages = value.get("pages", [value]) if isinstance(value, dict) else [{"tools": value}]
     if not isinstance(pages, list) or not pages or not all(_is_page(page) for page in pages):
@@ -104,7 +106,7 @@ class _Reader:
             self.warnings.add(warning)
 
     def read(self, number: int, entry: JsonValue) -> None:
-        fields = entry if isinstance(entry, dict) else {}
+        fields = as_object(entry)
         name = fields.get("name")
         if not isinstance(name, str) or not name.strip():
             reason = "it has no name" if isinstance(entry, dict) else "it is not a mapping"
@@ -122,8 +124,7 @@ class _Reader:
             self.endpoints[name] = self._endpoint(name, fields)
 
     def _endpoint(self, name: str, entry: JsonObject) -> EndpointSpec:
-        annotations = entry.get("annotations")
-        annotations = annotations if isinstance(annotations, dict) else {}
+        annotations = as_object(entry.get("annotations"))
         description = entry.get("description")
         if description is not None and not isinstance(description, str):
             self.warnings.add(f"{truncate(name, 100)}: its description is not a text; it is left out.")
@@ -175,8 +176,8 @@ class _Reader:
 
 def _tags(meta: JsonValue) -> Iterator[str]:
     """Tags as FastMCP servers send them."""
-    own = meta.get("_fastmcp", meta.get("fastmcp")) if isinstance(meta, dict) else None
-    tags = own.get("tags") if isinstance(own, dict) else None
-    for tag in tags[:50] if isinstance(tags, list) else ():
+    meta = as_object(meta)
+    own = as_object(meta.get("_fastmcp", meta.get("fastmcp")))
+    for tag in as_list(own.get("tags"))[:50]:
         if word := one_line(tag, limit=200):
             yield word

@@ -10,7 +10,7 @@ import re
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from tools.imports.formats.specs import JsonObject, JsonValue
+from tools.imports.formats.specs import JsonObject, JsonValue, as_object
 from tools.imports.formats.texts import as_text, truncate
 
 MAX_WARNINGS = 200
@@ -118,7 +118,7 @@ class RefResolver:
                 return Target(None, "", _IN_A_CIRCLE)
             seen.add(ref)
             target = self._at(ref)
-            value = target.value if isinstance(target.value, dict) else {}
+            value = as_object(target.value)
             following = value.get("$ref")
             if not isinstance(following, str) or (self.siblings_count and len(value) > 1):
                 return target

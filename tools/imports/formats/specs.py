@@ -17,6 +17,16 @@ JsonValue = JsonObject | list[Any] | str | int | float | bool | None
 """A value of a document that is not checked yet: ask what it is (`isinstance`) before it is used."""
 
 
+def as_object(value: JsonValue) -> JsonObject:
+    """The value if it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: JsonValue) -> list[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
 class DocumentRefused(Exception):
     """The document cannot be imported; the message is a sentence for the operator that says what is wrong."""
 

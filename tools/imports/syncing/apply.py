@@ -55,7 +55,12 @@ def apply_changes(
     """Applies changes that were planned under the source's lock, which the caller still holds. Calls `progress` with the number
     of changes applied so far; it may raise to undo them all."""
     _Writer(source, namespace, actor, progress).write(changes)
-    if len(changes) >= MANY:
+    refresh_statistics(len(changes))
+
+
+def refresh_statistics(written: int) -> None:
+    """Renews the query planner's statistics after an import that wrote MANY rows."""
+    if written >= MANY:
         with connection.cursor() as cursor:
             cursor.execute("SELECT tools_analyze()")
 

@@ -30,6 +30,7 @@ from tools.imports.formats.specs import (
     JsonValue,
     LeftOut,
     ParsedDocument,
+    as_object,
 )
 from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
 
@@ -87,8 +88,7 @@ def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
     endpoints = _endpoints(found, version, resolver, subject)
     if not found:
         resolver.warnings.add("The document has no operations, so it gives no tools.")
-    info = tree.get("info")
-    info = info if isinstance(info, dict) else {}
+    info = as_object(tree.get("info"))
     return ParsedDocument(
         kind="openapi",
         format_version=version.written,
@@ -193,9 +193,9 @@ def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, JsonVal
             name = truncate(method, 50)
             yield name, operation, f"OpenAPI {version.written} knows no method '{name}'"
     # From 3.2 on: methods that have no key, written as they are sent.
-    extra = item.get("additionalOperations")
+    extra = as_object(item.get("additionalOperations"))
     taken = item.keys() & version.methods
-    for method, operation in extra.items() if isinstance(extra, dict) else ():
+    for method, operation in extra.items():
         if not version.is_32 or not _METHOD.fullmatch(method) or method.lower() in taken:
             yield truncate(method, 50), operation, "'additionalOperations' holds it, where it may not stand"
         else:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tools.imports.formats.json_schema import MAX_TEXT, Piece, Schemas, as_written, piece_of, small
 from tools.imports.formats.references import RefResolver
-from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue
+from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue, as_list, as_object
 from tools.imports.formats.texts import as_text, plain_text, truncate
 
 MAX_PARAMETERS = 1_000
@@ -109,7 +109,7 @@ class InputReader:
             listed = owner.get("parameters")
             if listed is not None and not isinstance(listed, list):
                 self._resolver.warnings.add(f"{where}: 'parameters' is not a list; it is left out.")
-            for raw in listed if isinstance(listed, list) else ():
+            for raw in as_list(listed):
                 self._count()
                 resolved = self._resolver.resolved(raw, f"{where}: parameter")
                 if resolved and (key := self._key(resolved.value, where)):
@@ -162,7 +162,7 @@ class InputReader:
             piece = self._schemas.piece(parameter["schema"], where)
         elif isinstance(content, dict) and content:
             media_type, media = next(iter(content.items()))
-            piece = self._schemas.piece(media.get("schema") if isinstance(media, dict) else None, where)
+            piece = self._schemas.piece(as_object(media).get("schema"), where)
             serialization["contentType"] = truncate(media_type, MAX_PARAMETER_NAME)
         else:
             piece = self._schemas.inline(parameter, where)
@@ -196,7 +196,7 @@ class InputReader:
 
     def _consumed(self, operation: JsonObject) -> list[str]:
         consumed = operation.get("consumes", self._resolver.tree.get("consumes"))
-        return [as_text(item) for item in _listed(consumed)[:_MAX_MEDIA_TYPES] if as_text(item)]
+        return [as_text(item) for item in as_list(consumed)[:_MAX_MEDIA_TYPES] if as_text(item)]
 
     def _request_body(self, raw: JsonValue, where: str) -> tuple[list[Input], JsonObject | None]:
         where = f"{where}: body"
@@ -204,15 +204,14 @@ class InputReader:
         if resolved is None:
             return [], None
         required = resolved.value.get("required") is True
-        content = resolved.value.get("content")
-        content = content if isinstance(content, dict) else {}
+        content = as_object(resolved.value.get("content"))
         media_types = list(islice(content, _MAX_MEDIA_TYPES))
         body = _body(media_types, required=required)
         media_type = _chosen(media_types)
         media = content.get(media_type)
         if media is None:
             self._resolver.warnings.add(f"{where}: no media type is given; any value is allowed.")
-        media = media if isinstance(media, dict) else {}
+        media = as_object(media)
         if _base(media_type) in (_MULTIPART, _URLENCODED):
             fields = list(self._fields(media.get("schema"), media.get("encoding"), where))
             if fields or _takes_nothing(media.get("schema")):
@@ -237,16 +236,15 @@ class InputReader:
                     )
                 schema = target.value
             if isinstance(schema, dict):
-                own = schema.get("properties")
-                for name, field in own.items() if isinstance(own, dict) else ():
+                for name, field in as_object(schema.get("properties")).items():
                     self._count()
                     properties.setdefault(name, field)
-                required.update(name for name in _listed(schema.get("required")) if isinstance(name, str))
-                waiting.extend(reversed(_listed(schema.get("allOf"))))
+                required.update(name for name in as_list(schema.get("required")) if isinstance(name, str))
+                waiting.extend(reversed(as_list(schema.get("allOf"))))
         for name, schema in islice(properties.items(), MAX_PARAMETERS):
             if name and len(name) <= MAX_PARAMETER_NAME:
                 piece = self._schemas.piece(schema, f"{where}: field '{name}'")
-                serialization = _serialization(encoding.get(name)) if isinstance(encoding, dict) else {}
+                serialization = _serialization(as_object(encoding).get(name))
                 yield Input("form", name, piece, {}, name in required, serialization)
 
 
@@ -326,7 +324,3 @@ def _examples(source: JsonObject) -> Iterator[JsonValue]:
         for one in list(named.values())[:3]:
             if isinstance(one, dict) and (example := small(one.get("value"))) is not None:
                 yield example
-
-
-def _listed(value: JsonValue) -> list[JsonValue]:
-    return value if isinstance(value, list) else []

@@ -12,7 +12,7 @@ from tools.imports.formats.openapi.inputs import InputReader, is_json
 from tools.imports.formats.openapi.parameters import fit_inputs
 from tools.imports.formats.references import RefResolver
 from tools.imports.formats.schema_budget import SchemaBudget
-from tools.imports.formats.specs import EndpointSpec, JsonObject, JsonValue
+from tools.imports.formats.specs import EndpointSpec, JsonObject, JsonValue, as_list, as_object
 from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
 
 MAX_INPUT_BYTES = 32 * 1024
@@ -133,8 +133,7 @@ class OperationReader:
 
     def _output(self, operation: JsonObject, where: str) -> tuple[JsonObject | None, bool]:
         """The schema of the first successful answer that is JSON."""
-        responses = operation.get("responses")
-        responses = responses if isinstance(responses, dict) else {}
+        responses = as_object(operation.get("responses"))
         for status in sorted(responses):
             if not _SUCCESS.fullmatch(status):
                 continue
@@ -150,8 +149,7 @@ class OperationReader:
     def _answer_schema(self, response: JsonObject) -> JsonValue:
         if self._swagger:
             return response.get("schema")
-        content = response.get("content")
-        for media_type, media in islice(content.items(), _MAX_WORDS) if isinstance(content, dict) else ():
+        for media_type, media in islice(as_object(response.get("content")).items(), _MAX_WORDS):
             if (is_json(media_type) or media_type == "*/*") and isinstance(media, dict):
                 return media.get("schema")
         return None
@@ -163,7 +161,7 @@ class OperationReader:
             metadata["operation_id"] = truncate(raw.operation_id, MAX_TITLE)
         if self._swagger:
             metadata["base_path"] = base_path(tree)
-        owner = next((part for part in (raw.operation, raw.item) if _listed(part.get("servers"))), tree)
+        owner = next((part for part in (raw.operation, raw.item) if as_list(part.get("servers"))), tree)
         if id(owner) not in self._servers:
             self._servers[id(owner)] = server_urls(owner, swagger=self._swagger)
         metadata["servers"] = self._servers[id(owner)]
@@ -202,18 +200,17 @@ def server_urls(owner: JsonObject, *, swagger: bool) -> list[str]:
         host = truncate(as_text(owner.get("host")).strip(), _MAX_WORD)
         schemes = _words(owner.get("schemes")) or ["https"]
         return [f"{scheme}://{host}{base_path(owner)}" for scheme in schemes[:_MAX_SERVERS]] if host else []
-    urls = (_server_url(server) for server in _listed(owner.get("servers"))[:_MAX_SERVERS])
+    urls = (_server_url(server) for server in as_list(owner.get("servers"))[:_MAX_SERVERS])
     return list(dict.fromkeys(url for url in urls if url))
 
 
 def _server_url(server: JsonValue) -> str:
     if not isinstance(server, dict):
         return ""
-    variables = server.get("variables")
+    variables = as_object(server.get("variables"))
 
     def default(match: re.Match[str]) -> str:
-        variable = variables.get(match[1]) if isinstance(variables, dict) else None
-        value = as_text(variable.get("default")) if isinstance(variable, dict) else ""
+        value = as_text(as_object(variables.get(match[1])).get("default"))
         return truncate(value, _MAX_WORD) or match[0]
 
     return truncate(_VARIABLE.sub(default, as_text(server.get("url"))[:2_000]), 2_000)
@@ -233,10 +230,6 @@ def join_summary(summary: JsonValue, description: JsonValue) -> str:
 
 def _words(value: JsonValue) -> list[str]:
     """A list of short texts (tags, keywords), each once; a single text counts as a list of one."""
-    listed = _listed(value) if not isinstance(value, str) else [value]
+    listed = as_list(value) if not isinstance(value, str) else [value]
     words = (one_line(word, limit=_MAX_WORD) for word in listed[: 10 * _MAX_WORDS])
     return list(dict.fromkeys(word for word in words if word))[:_MAX_WORDS]
-
-
-def _listed(value: JsonValue) -> list[JsonValue]:
-    return value if isinstance(value, list) else []
