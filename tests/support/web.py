@@ -6,7 +6,7 @@ import re
 
 from django.test import Client
 
-from tools.imports.formats.recognise import parse_document
+from tests.support.imports.limits import parse_document
 from tools.imports.syncing.documents import IncomingDocument
 from tools.imports.syncing.service import import_parsed
 

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.imports.limits import LIMITS
 from tools.imports.fetching import sandbox
 from tools.imports.formats.specs import DocumentRefused
 
@@ -246,7 +247,7 @@ MAKERS = {**{name: make for name, (make, _) in REFUSED.items()}, **READ}
 
 def said_of(raw: bytes) -> str:
     try:
-        document = sandbox.parse(sandbox.ANY, raw, name="bomb")
+        document = sandbox.parse(sandbox.ANY, raw, name="bomb", limits=LIMITS)
     except DocumentRefused as refused:
         return str(refused)
     return f"{len(document.endpoints)} tools"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.imports.documents import INPUTS
-from tools.imports.formats.recognise import parse_document
+from tests.support.imports.limits import parse_document
 from tools.imports.formats.specs import EndpointSpec, ParsedDocument
 
 parse_openapi = partial(parse_document, kind="openapi")

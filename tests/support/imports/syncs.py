@@ -11,9 +11,9 @@ from django.db import connection
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
+from tests.support.imports.limits import parse_document
 from tools.catalogue.tools import update_tool
 from tools.imports.fetching import sandbox
-from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import ParsedDocument
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.changes import ImportReport

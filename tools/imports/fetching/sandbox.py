@@ -22,6 +22,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO
 
+from tools.imports.formats.limits import Limits
 from tools.imports.formats.recognise import FORMATS, parse_document
 from tools.imports.formats.specs import (
     DocumentRefused,
@@ -49,12 +50,17 @@ _EXPONENT_FROM = 1e16
 _SHARED = "\0"
 
 
-def parse(kind: str, raw: bytes, *, name: str, seconds: float | None = None) -> ParsedDocument:
-    """The parsed document of one of KINDS; ANY recognises it. `seconds` (default WALL_SECONDS) bounds the time. Raises
-    DocumentRefused, also for a document that breaks a bound."""
+def parse(
+    kind: str, raw: bytes, *, name: str, seconds: float | None = None, limits: Limits | None = None
+) -> ParsedDocument:
+    """The parsed document of one of KINDS; ANY recognises it. `seconds` (default WALL_SECONDS) bounds the time, `limits`
+    (default: those of the settings) the document. Raises DocumentRefused, also for a document that breaks a bound."""
     seconds = seconds or WALL_SECONDS
     # Control characters can neither be an argument of a program nor be shown.
-    command = [sys.executable, "-m", "tools.imports.fetching.sandbox", kind, without_controls(name)[0][:1000]]
+    command = [
+        sys.executable, "-m", "tools.imports.fetching.sandbox", kind, without_controls(name)[0][:1000],
+        json.dumps(asdict(limits or limits_of_settings())),
+    ]  # fmt: skip
     root = Path(__file__).resolve().parents[3]
     with tempfile.TemporaryFile() as out:
         try:
@@ -81,7 +87,14 @@ def parse(kind: str, raw: bytes, *, name: str, seconds: float | None = None) -> 
         return _read(out)
 
 
-def _child(kind: str, name: str) -> int:
+def limits_of_settings() -> Limits:
+    """The limits of a document that the installation has chosen. For the parent only."""
+    from django.conf import settings  # noqa: PLC0415 - the child runs this module as well, and starts without Django
+
+    return Limits(settings.DOCUMENT_MAX_BYTES, settings.DOCUMENT_MAX_OPERATIONS)
+
+
+def _child(kind: str, name: str, limits: str) -> int:
     os.nice(10)  # requests of the web come first
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
@@ -91,7 +104,9 @@ def _child(kind: str, name: str) -> int:
         document = (
             parse_tools(raw, name=name)
             if kind == TOOLS
-            else parse_document(raw, name=name, kind="" if kind == ANY else kind)
+            else parse_document(
+                raw, limits=Limits(**json.loads(limits)), name=name, kind="" if kind == ANY else kind
+            )
         )
     except DocumentRefused as refused:
         sys.stderr.write(str(refused))
@@ -170,4 +185,4 @@ def _read(lines: Iterable[bytes]) -> ParsedDocument:
 
 
 if __name__ == "__main__":
-    sys.exit(_child(*sys.argv[1:3]))
+    sys.exit(_child(*sys.argv[1:4]))

@@ -17,6 +17,7 @@ from typing import IO, Any
 from urllib.parse import unquote
 
 from tools.imports.formats.json_document import LoadedDocument, load_document
+from tools.imports.formats.limits import Limits
 from tools.imports.formats.specs import DocumentRefused, JsonObject
 from tools.imports.formats.texts import truncate
 
@@ -34,7 +35,7 @@ def is_archive(raw: bytes) -> bool:
     return raw.startswith(_MAGIC)
 
 
-def load_archive(raw: bytes, *, subject: str) -> LoadedDocument:
+def load_archive(raw: bytes, *, limits: Limits, subject: str) -> LoadedDocument:
     """Read the archive's one document; `subject` begins the sentence of a `DocumentRefused`."""
     try:
         texts = dict(_texts(raw, subject))
@@ -42,7 +43,10 @@ def load_archive(raw: bytes, *, subject: str) -> LoadedDocument:
         # RuntimeError: an encrypted entry of a zip.
         raise DocumentRefused(f"{subject} cannot be read as an archive: {error}.") from None
     # One text after the other goes as its values come.
-    loaded = {name: load_document(texts.pop(name), subject=f"{name} in {subject}") for name in list(texts)}
+    loaded = {
+        name: load_document(texts.pop(name), limits=limits, subject=f"{name} in {subject}")
+        for name in list(texts)
+    }
     main = _main(loaded, subject)
     warnings = [f"{name}: {warning}" for name, one in loaded.items() for warning in one.warnings]
     files = _Files({name: one.value for name, one in loaded.items()}, main)
@@ -50,7 +54,7 @@ def load_archive(raw: bytes, *, subject: str) -> LoadedDocument:
     if files.missing:
         shown = ", ".join(f"'{truncate(ref, 100)}'" for ref in sorted(files.missing)[:5])
         warnings.append(f"References that lead to no file of the archive: {len(files.missing):,} ({shown}).")
-    return LoadedDocument(tree, tuple(warnings))
+    return LoadedDocument(tree, tuple(warnings), limits)
 
 
 def _texts(raw: bytes, subject: str) -> Iterator[tuple[str, bytes]]:

@@ -18,7 +18,6 @@ from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue
 from tools.imports.formats.texts import WrittenFloat, truncate, without_controls
 from tools.imports.formats.yaml_document import YamlLimits, YamlReader
 
-MAX_BYTES = 20_000_000
 MAX_DEPTH = 64
 MAX_VALUES = 2_000_000
 # Beyond 300 digits a number no longer fits a double, and beyond 4,300 Python refuses to read it at all.
@@ -31,16 +30,18 @@ _TOKENS = re.compile(r"(?P<key>" + _STRING + r'")\s*+(?P<colon>:?)|[{}\[\]]', re
 
 @dataclass(frozen=True, slots=True)
 class LoadedDocument:
-    """The values of a document and what had to be changed to hold them, as sentences for the operator."""
+    """The values of a document, the changes that they needed, as sentences for the operator, and the limits for its reader."""
 
     value: JsonValue
     warnings: tuple[str, ...]
+    limits: Limits
 
 
-def load_document(raw: bytes, *, subject: str = "The document") -> LoadedDocument:
+def load_document(raw: bytes, *, limits: Limits, subject: str = "The document") -> LoadedDocument:
     """Read JSON or YAML; `subject` begins the sentence of a `DocumentRefused`."""
-    if len(raw) > MAX_BYTES:
-        raise DocumentRefused(f"{subject} has {len(raw):,} bytes; the limit is {MAX_BYTES:,}.")
+    if len(raw) > limits.document_bytes:
+        raise DocumentRefused(f"{subject} has {len(raw):,} bytes; the limit is {limits.document_bytes:,}.")
+    of_yaml = YamlLimits(subject, MAX_DEPTH, MAX_VALUES, 2 * limits.document_bytes, MAX_DIGITS)
     text, removed = without_controls(_decoded(raw, subject))
     start = text.lstrip()
     if not start:
@@ -54,19 +55,19 @@ def load_document(raw: bytes, *, subject: str = "The document") -> LoadedDocumen
         try:
             value = reader.read(text)
         except json.JSONDecodeError as error:
-            value, reader = _read_as_yaml(text, error, subject)
+            value, reader = _read_as_yaml(text, error, of_yaml)
             warnings.append(
                 f"The document is not strict JSON ({_place(error)}: {error.msg}); it was read as YAML."
             )
     else:
-        reader = YamlReader(_limits(subject))
+        reader = YamlReader(of_yaml)
         value = reader.read(text)
     removed += reader.removed
     if removed:
         warnings.append(f"Control characters and lone surrogates removed from the texts: {removed:,}.")
     if reader.kept_as_text:
         warnings.append(f"Numbers kept as text (NaN, infinite, too long for JSON): {reader.kept_as_text:,}.")
-    return LoadedDocument(value, tuple(warnings))
+    return LoadedDocument(value, tuple(warnings), limits)
 
 
 def _decoded(raw: bytes, subject: str) -> str:
@@ -84,13 +85,10 @@ def _decoded(raw: bytes, subject: str) -> str:
         ) from None
 
 
-def _limits(subject: str) -> YamlLimits:
-    return YamlLimits(subject, MAX_DEPTH, MAX_VALUES, 2 * MAX_BYTES, MAX_DIGITS)
-
-
-def _read_as_yaml(text: str, error: json.JSONDecodeError, subject: str) -> tuple[JsonValue, YamlReader]:
+def _read_as_yaml(text: str, error: json.JSONDecodeError, limits: YamlLimits) -> tuple[JsonValue, YamlReader]:
     """Text that begins like JSON may be a YAML flow mapping, which allows a trailing comma and comments."""
-    reader = YamlReader(_limits(subject))
+    reader = YamlReader(limits)
+    subject = limits.subject
     try:
         return reader.read(text), reader
     except DocumentRefused:

@@ -33,7 +33,6 @@ from tools.imports.formats.specs import (
 from tools.imports.formats.texts import as_text, one_line, truncate
 
 MAX_NAME = 200
-MAX_TOOLS = 20_000
 _MAX_META_BYTES = 4 * 1024
 
 
@@ -42,8 +41,8 @@ def read_mcp_tools(loaded: LoadedDocument, subject: str) -> ParsedDocument:
     pages, server = _pages(loaded.value, subject)
     reader = _Reader(loaded.warnings)
     entries = [entry for page in pages for entry in page["tools"]]
-    if len(entries) > MAX_TOOLS:
-        raise DocumentRefused(f"{subject} has more than {MAX_TOOLS:,} tools.")
+    if len(entries) > loaded.limits.operations:
+        raise DocumentRefused(f"{subject} has more than {loaded.limits.operations:,} tools.")
     for number, entry in enumerate(entries, 1):
         reader.read(number, entry)
     cursor = pages[-1].get("nextCursor")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tools.imports.formats.archive import is_archive, load_archive
 from tools.imports.formats.json_document import LoadedDocument, load_document
 from tools.imports.formats.lightapi.document import read_lightapi
+from tools.imports.formats.limits import Limits
 from tools.imports.formats.mcp_tools import read_mcp_tools
 from tools.imports.formats.openapi.document import read_openapi
 from tools.imports.formats.specs import DocumentRefused, JsonValue, ParsedDocument
@@ -29,16 +30,16 @@ FORMATS = {
 }
 
 
-def parse_document(raw: bytes, *, name: str = "", kind: str = "") -> ParsedDocument:
+def parse_document(raw: bytes, *, limits: Limits, name: str = "", kind: str = "") -> ParsedDocument:
     """Read a document of `kind` (openapi, mcp, lightapi), or of the kind that it shows itself to be.
 
     `name` (of its file) begins the sentence when it is refused: `DocumentRefused`, also where it could be of two kinds.
     """
     subject = one_line(without_controls(name)[0], limit=100) or "The document"
     loaded = (
-        load_archive(raw, subject=subject)
+        load_archive(raw, limits=limits, subject=subject)
         if is_archive(raw)
-        else load_document(_of_event_stream(raw), subject=subject)
+        else load_document(_of_event_stream(raw), limits=limits, subject=subject)
     )
     return FORMATS[kind or _kind(loaded.value, subject)].read(loaded, subject)
 

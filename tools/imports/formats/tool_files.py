@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from yaml.events import Event, ScalarEvent
 
 from tools import fields
-from tools.imports.formats.json_document import MAX_BYTES, MAX_VALUES
+from tools.imports.formats.json_document import MAX_VALUES
 from tools.imports.formats.specs import (
     DocumentRefused,
     EndpointSpec,
@@ -34,6 +34,7 @@ EXPORTED = "export"  # the kind of a document whose specs are whole entries of a
 
 # As deep, and with numbers as long, as the catalogue may hold them.
 _MAX_DEPTH, _MAX_DIGITS = 120, 4_000
+_MAX_CHARACTERS = 20_000_000  # of one tool in YAML, its aliases written out
 _SLICE = 1_000
 _SLICE_BYTES = 8 * 1024 * 1024
 _ITEM = re.compile(rb"^(?:-(?=[ \t\r\n])|---(?=[ \t\r\n]|\Z))", re.MULTILINE)
@@ -166,7 +167,7 @@ def _json(text: str) -> Any:
 
 
 def _yaml(text: str) -> JsonValue:
-    reader = _VerbatimYamlReader(YamlLimits("It", _MAX_DEPTH, MAX_VALUES, MAX_BYTES, _MAX_DIGITS))
+    reader = _VerbatimYamlReader(YamlLimits("It", _MAX_DEPTH, MAX_VALUES, _MAX_CHARACTERS, _MAX_DIGITS))
     try:
         return reader.read(text)
     except DocumentRefused as refused:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.imports import bombs
 from tests.support.imports.documents import document, import_document
+from tests.support.imports.limits import LIMITS
 from tools.imports.fetching import sandbox
 from tools.imports.formats.specs import DocumentRefused
 from tools.models import Endpoint, Source, SourceDocument, Tool
@@ -83,7 +85,7 @@ def test_without_its_limits_the_child_would_take_more_S10() -> None:
     unbound = (
         "import resource; resource.setrlimit = lambda *arguments: None\n"
         "from tools.imports.fetching import sandbox\n"
-        "assert sandbox._child('any', 'bomb') == sandbox.REFUSED\n"
+        f"assert sandbox._child('any', 'bomb', {json.dumps(asdict(LIMITS))!r}) == sandbox.REFUSED\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
     )
     raw = bombs.REFUSED["tar with a long name"][0]()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from portal.outbound.errors import UNREACHABLE, FetchError
 from tests.support.imports.parsing import parse_mcp_tools
@@ -20,7 +21,7 @@ from tests.support.servers import mcp_servers
 from tests.support.servers.mcp_http_server import answering, event, result
 from tests.support.servers.mcp_servers import names, needs_badserver, over_http, plain
 from tools.imports.fetching.mcp.client import list_tools_from_command, list_tools_from_url
-from tools.imports.fetching.mcp.conversation import MAX_BYTES, strip_lone_surrogates
+from tools.imports.fetching.mcp.conversation import strip_lone_surrogates
 
 SECRET = "s3cret-v4lue-of-a-key"
 
@@ -123,7 +124,7 @@ def test_case_33_a_list_that_changes_between_two_pages_is_read_anew_SYN_2(server
 
 
 # --- Size, time and memory ------------------------------------------------------------------------------------------
-TOO_LARGE = f"The server's answer is larger than {MAX_BYTES // 1_000_000} MB."
+TOO_LARGE = f"The server's answer is larger than {settings.DOCUMENT_MAX_BYTES // 1_000_000} MB."
 
 
 @pytest.mark.parametrize("way", [result, event])
@@ -149,6 +150,7 @@ def test_a_line_of_190_mb_ends_by_its_size_in_little_memory_and_time_SYN_2() -> 
         "headers": {},
         "environment": {},
         "seconds": 60,
+        "max_bytes": 20_000_000,
         "allowed_hosts": [],
         "unreachable": "",
     }

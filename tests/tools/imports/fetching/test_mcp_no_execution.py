@@ -15,10 +15,10 @@ from django.core.management import call_command
 
 from portal.outbound.errors import FetchError
 from portal.tenancy.models import Tenant
+from tests.support.imports.limits import parse_document
 from tests.support.processes import ROOT
 from tests.support.servers.mcp_servers import allow
 from tools.imports.fetching.mcp.client import list_tools_from_command, list_tools_from_url
-from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service
 from tools.imports.syncing.documents import IncomingDocument

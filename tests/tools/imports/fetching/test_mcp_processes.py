@@ -76,6 +76,7 @@ def test_case_25_a_server_does_not_outlive_a_portal_that_is_killed_SYN_2(
         "headers": {},
         "environment": {},
         "seconds": 60,
+        "max_bytes": 20_000_000,
         "allowed_hosts": [],
         "unreachable": "",
     }

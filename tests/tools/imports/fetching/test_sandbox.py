@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.imports.limits import parse_document
 from tests.support.imports.parsing import document, shared
 from tools.imports.fetching import sandbox
-from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import EndpointSpec, ParsedDocument
 
 

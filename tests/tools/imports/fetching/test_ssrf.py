@@ -144,9 +144,9 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
 
     def ask(url: str) -> str:
         connection = {
-            "url": url, "headers": {}, "environment": {}, "seconds": 10, "allowed_hosts": [], "unreachable": UNREACHABLE,
+            "url": url, "headers": {}, "environment": {}, "seconds": 10, "max_bytes": 20_000_000, "allowed_hosts": [], "unreachable": UNREACHABLE,
         }  # fmt: skip
-        conversation = Conversation(Redactor([]))
+        conversation = Conversation(Redactor([]), 20_000_000)
         try:
             anyio.run(mcp_session.read_list, connection, conversation)
         except Exception as error:  # noqa: BLE001 - as the program does
@@ -376,9 +376,11 @@ def test_sec_2_an_address_that_is_never_reached_is_not_told_as_a_slow_one_S9(
     monkeypatch.setattr(fetching, "WHOLE_SECONDS", 1e-9)
     assert fetched("http://public.example/a.json") == UNREACHABLE
     way = {"url": "http://public.example/mcp", "seconds": 1, "unreachable": UNREACHABLE}
-    said = mcp_session._session_error(TimeoutError(), way, Conversation(Redactor([])))
+    said = mcp_session._session_error(TimeoutError(), way, Conversation(Redactor([]), 20_000_000))
     assert (type(said), str(said)) == (SessionError, UNREACHABLE)
-    reached = mcp_session._session_error(TimeoutError(), way, Conversation(Redactor([]), reached=True))
+    reached = mcp_session._session_error(
+        TimeoutError(), way, Conversation(Redactor([]), 20_000_000, reached=True)
+    )
     assert type(reached) is SessionTimeout
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.imports.archives import MAIN, Files, _bytes, tarred, zipped
+from tests.support.imports.limits import parse_document
 from tests.support.imports.parsing import INPUTS
-from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import DocumentRefused
 
 USERS = {"get": {"operationId": "listUsers", "summary": "Lists users.", "parameters": [{"$ref": "../parts.yaml#/parameters/Page"}],

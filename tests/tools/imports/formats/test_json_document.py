@@ -11,8 +11,9 @@ from django.conf import settings as portal_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.imports.fetching.mcp import conversation as mcp_wire
-from tools.imports.formats.json_document import MAX_BYTES, load_document
+from tests.support.imports.limits import LIMITS, load_document
+from tools.imports.fetching import sandbox
+from tools.imports.fetching.mcp.conversation import Conversation, Redactor, SessionError
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.formats.texts import as_text
 
@@ -134,7 +135,7 @@ def test_one_rule_for_characters_holds_in_keys_and_texts_of_both_formats_SYN_1(r
         (b"[" * 100 + b"]" * 100, "deeper than 64 levels"),
         (b"[" * 100_000, "deeper than 64 levels"),
         (b"- " * 65 + b"a", "deeper than 64 levels"),
-        (b'["' + b"x" * MAX_BYTES + b'"]', "the limit is 20,000,000"),
+        (b'["' + b"x" * LIMITS.document_bytes + b'"]', "the limit is 20,000,000"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_a_reason_to_act_on_SYN_1(raw: bytes, says: str) -> None:
@@ -142,8 +143,28 @@ def test_what_cannot_be_read_is_refused_with_a_reason_to_act_on_SYN_1(raw: bytes
 
 
 def test_a_document_may_have_as_many_bytes_at_every_door_S10() -> None:
-    assert MAX_BYTES == mcp_wire.MAX_BYTES == portal_settings.DOCUMENT_MAX_BYTES == 20_000_000
-    assert "larger than 20 MB" in str(mcp_wire.too_large())
+    assert sandbox.limits_of_settings() == LIMITS
+    assert LIMITS.document_bytes == portal_settings.DOCUMENT_MAX_BYTES == 20_000_000
+    conversation = Conversation(Redactor([]), portal_settings.DOCUMENT_MAX_BYTES)
+    conversation.count_bytes(b"x" * 20_000_000)
+    with pytest.raises(SessionError, match="larger than 20 MB"):
+        conversation.count_bytes(b"x")
+
+
+def test_the_limits_of_the_settings_hold_in_the_process_that_parses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(portal_settings, "DOCUMENT_MAX_OPERATIONS", 2)
+    paths = {f"/{number}": {"get": {}} for number in range(3)}
+    raw = json.dumps({"openapi": "3.0.0", "info": {}, "paths": paths}).encode()
+    with pytest.raises(DocumentRefused, match="has more than 2 operations"):
+        sandbox.parse("openapi", raw, name="a.json")
+    tools = [{"name": f"tool_{number}", "inputSchema": {"type": "object"}} for number in range(3)]
+    with pytest.raises(DocumentRefused, match="has more than 2 tools"):
+        sandbox.parse("mcp", json.dumps({"tools": tools}).encode(), name="a.json")
+    monkeypatch.setattr(portal_settings, "DOCUMENT_MAX_BYTES", 20)
+    with pytest.raises(DocumentRefused, match="the limit is 20"):
+        sandbox.parse("openapi", raw, name="a.json")
 
 
 def test_json_with_a_trailing_comma_is_read_with_a_warning_SYN_1() -> None:

@@ -26,7 +26,7 @@ sys.meta_path.insert(0, Refusing())
 modules = json.load(sys.stdin)
 for name in modules:
     importlib.import_module(name)
-from tools.imports.formats.recognise import parse_document
+from tests.support.imports.limits import parse_document
 from tools.imports.formats.tool_files import parse_tools
 found = parse_document(b'{"openapi": "3.1.0", "info": {"title": "A", "version": "1"}, "paths": {"/a": {"get": {}}}}')
 print(json.dumps({"tried": tried, "tools": len(found.endpoints) + len(parse_tools(b'{"id": "a"}').endpoints)}))

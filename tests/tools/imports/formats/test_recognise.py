@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from tests.support.imports.limits import parse_document
 from tests.support.imports.parsing import shared
-from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import DocumentRefused
 
 LIGHT = {"lightapi": "0.1.0", "info": {"title": "A", "namespace": "a", "version": "1"},

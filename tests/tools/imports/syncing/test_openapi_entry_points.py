@@ -62,7 +62,7 @@ OUTSIDE = [
 # Reads documents from its standard input with every event of the interpreter watched: an open file, a socket, a process.
 WATCHED = """
 import base64, json, sys
-from tools.imports.formats.recognise import parse_document
+from tests.support.imports.limits import parse_document
 documents = [base64.b64decode(line) for line in sys.stdin]
 for raw in documents:
     parse_document(raw)  # what is imported late is imported now

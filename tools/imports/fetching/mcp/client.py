@@ -57,7 +57,8 @@ def list_tools_from_command(command_id: str, *, seconds: float | None = None) ->
 def _run_session(connection: dict[str, Any], seconds: float | None) -> ToolList:
     seconds = min(seconds or settings.MCP_SECONDS, settings.MCP_SECONDS)
     request = {
-        **connection, "seconds": seconds, "allowed_hosts": settings.IMPORT_ALLOWED_HOSTS,
+        **connection, "seconds": seconds, "max_bytes": settings.DOCUMENT_MAX_BYTES,
+        "allowed_hosts": settings.IMPORT_ALLOWED_HOSTS,
         "unreachable": UNREACHABLE,
     }  # fmt: skip
     with subprocess.Popen(

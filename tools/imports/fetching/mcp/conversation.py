@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-MAX_BYTES = 20_000_000
 EXIT_REFUSED, EXIT_TIMEOUT = 3, 4  # of the program session.py, which then writes one sentence
 # A server could repeat a value that it was given; shorter ones are words that texts have anyway.
 _SECRET_LENGTH = 4
@@ -49,10 +48,11 @@ class Redactor:
 
 @dataclass(slots=True)
 class Conversation:
-    """One conversation. `redact` removes every value that the server was given."""
+    """One conversation, of at most `max_bytes` from the server. `redact` removes every value that the server was given."""
 
     redact: Redactor
-    left: int = MAX_BYTES
+    max_bytes: int
+    received: int = 0  # bytes
     stray_lines: int = 0  # lines that are not messages
     first_stray_line: str = ""
     list_changes: int = 0  # how often the server said that its list has changed
@@ -63,15 +63,14 @@ class Conversation:
     fault: SessionError | None = field(default=None)
 
     def count_bytes(self, data: bytes) -> None:
-        """Counts bytes of the server. Raises SessionError beyond MAX_BYTES."""
-        self.left -= len(data)
-        if self.left < 0:
-            self.fault = too_large()
+        """Counts bytes of the server. Raises SessionError beyond max_bytes."""
+        self.received += len(data)
+        if self.received > self.max_bytes:
+            self.fault = self.too_large()
             raise self.fault
 
-
-def too_large() -> SessionError:
-    return SessionError(f"The server's answer is larger than {MAX_BYTES // 1_000_000} MB.")
+    def too_large(self) -> SessionError:
+        return SessionError(f"The server's answer is larger than {self.max_bytes // 1_000_000} MB.")
 
 
 def strip_lone_surrogates(line: bytes) -> bytes:

@@ -14,7 +14,6 @@ from mcp.client.streamable_http import streamable_http_client
 
 from portal.outbound.addresses import resolve_allowed_address
 from tools.imports.fetching.mcp.conversation import (
-    MAX_BYTES,
     Conversation,
     SessionError,
     strip_lone_surrogates,
@@ -109,6 +108,6 @@ async def streamable_http(
             trust_env=False,
             follow_redirects=False,
         ) as client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_BYTES) as streams,
+        streamable_http_client(url, http_client=client, max_sse_event_size=conversation.max_bytes) as streams,
     ):
         yield streams

@@ -31,12 +31,10 @@ from portal.outbound.addresses import AddressNotAllowed
 from tools.imports.fetching.mcp.conversation import (
     EXIT_REFUSED,
     EXIT_TIMEOUT,
-    MAX_BYTES,
     Conversation,
     Redactor,
     SessionError,
     SessionTimeout,
-    too_large,
 )
 from tools.imports.fetching.mcp.http import streamable_http
 from tools.imports.fetching.mcp.stdio import end_all_descendants, own_all_descendants, stdio
@@ -195,7 +193,7 @@ def _session_error(error: BaseException, connection: JsonObject, conversation: C
         if isinstance(cause, SessionError):
             return cause
         if isinstance(cause, MemoryError):
-            return too_large()
+            return conversation.too_large()
         if connection.get("url") and isinstance(
             cause,
             AddressNotAllowed
@@ -229,12 +227,12 @@ def _describe_stderr(conversation: Conversation) -> str:
     return f" Its last words: {truncate(shown, _STDERR_TAIL)}" if shown else ""
 
 
-def _as_document(found: JsonObject) -> str:
+def _as_document(found: JsonObject, max_bytes: int) -> str:
     """The list as it is stored: readable, unless that would make it too large to be read again."""
     document = json.dumps(found, ensure_ascii=False, indent=1)
     return (
         document
-        if len(document.encode(errors="replace")) <= MAX_BYTES
+        if len(document.encode(errors="replace")) <= max_bytes
         else json.dumps(found, ensure_ascii=False)
     )
 
@@ -242,7 +240,7 @@ def _as_document(found: JsonObject) -> str:
 def main() -> int:
     connection: JsonObject = json.load(sys.stdin)
     headers, environment = connection["headers"], connection["environment"]
-    conversation = Conversation(Redactor([*headers.values(), *environment.values()]))
+    conversation = Conversation(Redactor([*headers.values(), *environment.values()]), connection["max_bytes"])
     secrets = Redactor(
         [*headers.values(), *(value for name, value in environment.items() if _SECRET_NAME.search(name))]
     )
@@ -255,7 +253,7 @@ def main() -> int:
     for limit, most in _LIMITS.items():
         resource.setrlimit(limit, (most, most))
     try:
-        said = _as_document(anyio.run(within_the_time))
+        said = _as_document(anyio.run(within_the_time), connection["max_bytes"])
     except BaseException as error:  # noqa: BLE001 - whatever the SDK raises, in groups or alone, becomes a sentence
         refused = _session_error(error, connection, conversation)
         sys.stdout.buffer.write(str(refused).encode(errors="replace"))

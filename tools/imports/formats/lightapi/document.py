@@ -15,7 +15,7 @@ from tools.imports.formats.json_document import LoadedDocument
 from tools.imports.formats.json_schema import Schemas
 from tools.imports.formats.lightapi.format import VERSION, validate
 from tools.imports.formats.names import NamedOperation, operation_names
-from tools.imports.formats.openapi.document import MAX_KEY_BYTES, MAX_OPERATIONS
+from tools.imports.formats.openapi.document import MAX_KEY_BYTES
 from tools.imports.formats.openapi.operations import (
     MAX_INPUT_BYTES,
     MAX_OUTPUT_BYTES,
@@ -92,8 +92,8 @@ def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
     for warning in loaded.warnings:
         resolver.warnings.add(warning)
     written = tree["operations"]
-    if len(written) > MAX_OPERATIONS:
-        raise DocumentRefused(f"{subject} has more than {MAX_OPERATIONS:,} operations.")
+    if len(written) > loaded.limits.operations:
+        raise DocumentRefused(f"{subject} has more than {loaded.limits.operations:,} operations.")
     left_out = [LeftOut(truncate(name, 200), why) for name, one in written.items() if (why := _no_tool(one))]
     found = [_Operation(name, _key(name, one), one) for name, one in written.items() if not _no_tool(one)]
     _refuse_same_keys(found, subject)

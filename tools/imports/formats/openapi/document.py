@@ -34,7 +34,6 @@ from tools.imports.formats.specs import (
 )
 from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
 
-MAX_OPERATIONS = 20_000
 # A key is part of a unique index, whose rows PostgreSQL limits to some 2,700 bytes.
 MAX_KEY_BYTES = 2_000
 
@@ -83,8 +82,8 @@ def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
             left_out.append(operation)
         else:
             found.append(operation)
-        if len(found) + len(left_out) > MAX_OPERATIONS:
-            raise DocumentRefused(f"{subject} has more than {MAX_OPERATIONS:,} operations.")
+        if len(found) + len(left_out) > loaded.limits.operations:
+            raise DocumentRefused(f"{subject} has more than {loaded.limits.operations:,} operations.")
     endpoints = _endpoints(found, version, resolver, subject)
     if not found:
         resolver.warnings.add("The document has no operations, so it gives no tools.")
