@@ -63,7 +63,7 @@ def _package(name: str) -> Path:
 
 
 def _account() -> tuple[int, int]:
-    """The system account for the data, made when missing; where none can be made, `nobody`, and it is said."""
+    """The system account for the data, made when missing; where none can be made, `nobody`, with a line on stderr."""
     try:
         entry = pwd.getpwnam(ACCOUNT_NAME)
     except KeyError:

@@ -80,7 +80,7 @@ def up(root: Path) -> None:
         held.flush()
         _refuse_port_in_use(host, port)
         if os.environ.get("MAKELEVEL"):
-            # A killed `make` must not leave a portal behind that nobody watches.
+            # A killed `make` must not leave a portal behind without its supervisor.
             die_with_parent(signal.SIGTERM)
         signals = Signals()
         with contextlib.suppress(Ended), _services(root) as project:
@@ -110,7 +110,7 @@ def down(root: Path) -> None:
 
 
 def reset(root: Path, *, confirmed: bool) -> None:
-    """Delete the database, the broker's data, all secrets and logs of this folder, once asked."""
+    """Delete the database, the broker's data, all secrets and logs of this folder, after a confirmation."""
     state = root / ".portal"
     if not state.exists():
         say("There is nothing to delete.")
@@ -127,7 +127,9 @@ def reset(root: Path, *, confirmed: bool) -> None:
             held.truncate(0)  # A pid of an earlier `make up` must not be taken for the holder's.
         if not confirmed:
             if not sys.stdin.isatty():
-                raise ServiceError("Nobody can be asked here; say: make reset YES=1", exit_code=2)
+                raise ServiceError(
+                    "There is no terminal to ask at; confirm with: make reset YES=1", exit_code=2
+                )
             if input(f"Delete the database and all data of {root}? Type yes: ").strip().lower() != "yes":
                 say("Nothing was deleted.")
                 return

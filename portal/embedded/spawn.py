@@ -30,7 +30,7 @@ def main() -> None:
         os.setuid(int(user))
     # After setuid, which clears it.
     die_with_parent(death_signal)
-    # The parent may have died before that took effect; nobody would then send the signal.
+    # The parent may have died before that took effect; the kernel would then send no signal.
     if os.getppid() != parent:
         return
     # Python ignores SIGPIPE, and an ignored signal stays ignored through exec.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TypedDict
+from uuid import UUID
 
 from django.conf import settings
 
@@ -46,7 +47,7 @@ class SearchQuery:
 class Candidate:
     """A tool that one arm or both found. `similarity` is the raw cosine, None where only the keywords matched."""
 
-    tool_id: Any
+    tool_id: UUID  # Tool.id
     score: float  # fused, at most 1; below 0 where nothing is near
     match_type: str  # semantic | keyword | both
     similarity: float | None
@@ -56,6 +57,25 @@ class Candidate:
     semantic_weight: float  # the operator's, 0.1 to 3
 
 
+class FoundTool(TypedDict):
+    """What a result shows of its tool: the columns of sql/fetch_tools.sql."""
+
+    id: UUID
+    tool_id: str
+    namespace: str
+    name: str
+    description: str
+    server: str
+    category: str
+    tags: list[str]
+    tool_type: str
+    source_protocol: str
+    routing_domain: str
+    sensitivity: str
+    source__slug: str | None
+    embedding_status: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A ranked result: the tool as shown, and every component of its score."""
@@ -63,8 +83,8 @@ class Hit:
     rank: int
     score: float
     match_type: str
-    components: dict[str, Any]
-    tool: dict[str, Any]
+    components: dict[str, float | None]
+    tool: FoundTool
 
 
 @dataclass(frozen=True, slots=True)

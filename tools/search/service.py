@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import cast
 from uuid import UUID
 
 from django.conf import settings
@@ -27,7 +27,7 @@ from portal.tenancy.context import current_tenant, tenant_context
 from portal.tenancy.rights import Rights
 from tools.models import Source
 from tools.search import ranking
-from tools.search.query import FILTER_NAMES, Candidate, SearchAnswer, SearchFilters, SearchQuery
+from tools.search.query import FILTER_NAMES, Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
 from tools.search.sql import load
 
 log = logging.getLogger(__name__)
@@ -82,24 +82,24 @@ def _query_vector(slot: Slot, text: str) -> tuple[str | None, tuple[str, ...]]:
     if settings.EMBEDDING_PROVIDER == "disabled":
         return None, ("embedding_disabled",)
     try:
-        return _embedded(slot, text), ()
+        return _embed_query(slot, text), ()
     except ProviderError as error:
         log.warning("Searching by keyword alone: %s", error)
         return None, ("embedding_unavailable",)
 
 
 @lru_cache(maxsize=settings.SEARCH_QUERY_CACHE)
-def _embedded(slot: Slot, text: str) -> str:
+def _embed_query(slot: Slot, text: str) -> str:
     """Asks the provider unless its circuit is open. One slow failure opens it, as the searcher waits for each (R11)."""
     provider = slot.embedder()
     assert provider is not None  # noqa: S101 - the caller has looked at the setting
     waits = circuit_breaker.seconds_until_trial("query")
     wait = waits.get(slot.model)
     if wait is not None and (wait > 0 or not circuit_breaker.acquire_trial(slot.model, "query")):
-        raise ProviderError("the provider of query vectors is in trouble, and not asked for a while")
+        raise ProviderError("the circuit of the provider of query vectors is open")
     started = time.monotonic()
     try:
-        vector = _asked(provider, text)
+        vector = _call_provider(provider, text)
     except ProviderError as error:
         if not error.permanent:
             slow = time.monotonic() - started >= settings.EMBEDDING_QUERY_SLOW
@@ -110,7 +110,7 @@ def _embedded(slot: Slot, text: str) -> str:
     return _VECTOR_TEXT % tuple(vector.tolist())
 
 
-def _asked(provider: EmbeddingProvider, text: str) -> Vectors:
+def _call_provider(provider: EmbeddingProvider, text: str) -> Vectors:
     try:
         vectors = provider.embed([text], "query")
     except ProviderError:
@@ -146,14 +146,14 @@ def _within(rights: Rights, filters: SearchFilters) -> SearchFilters:
     """The filters, narrowed to the sensitivities that the caller may see. Without a bound they cost no filter."""
     if rights.sees_all_sensitivities:
         return filters
-    asked = filters.sensitivity
-    allowed = tuple(one for one in rights.sensitivities if asked is None or one in asked)
+    wanted = filters.sensitivity
+    allowed = tuple(one for one in rights.sensitivities if wanted is None or one in wanted)
     return replace(filters, sensitivity=allowed)
 
 
-def _filter_arguments(filters: SearchFilters) -> dict[str, list[Any] | None]:
-    """A value for every filter: None where it is not asked for. Sources are told by slug and searched by id."""
-    arguments: dict[str, list[Any] | None] = {**dict.fromkeys(FILTER_NAMES), **filters.applied()}
+def _filter_arguments(filters: SearchFilters) -> dict[str, Sequence[str | UUID] | None]:
+    """A value for every filter: None where the search has none. A source comes as a slug and is searched by its id."""
+    arguments: dict[str, Sequence[str | UUID] | None] = {**dict.fromkeys(FILTER_NAMES), **filters.applied()}
     if filters.source is not None:
         arguments["source"] = list(
             Source.objects.filter(slug__in=filters.source).values_list("pk", flat=True)
@@ -161,8 +161,8 @@ def _filter_arguments(filters: SearchFilters) -> dict[str, list[Any] | None]:
     return arguments
 
 
-def _tools(slot: Slot, ids: list[UUID]) -> dict[UUID, dict[str, Any]]:
+def _tools(slot: Slot, ids: list[UUID]) -> dict[UUID, FoundTool]:
     with connection.cursor() as cursor:
         cursor.execute(_FETCH_TOOLS, {"slot": slot.number, "tenant_id": current_tenant(), "ids": ids})
         names = [column.name for column in cursor.description]
-        return {row[0]: dict(zip(names, row, strict=True)) for row in cursor.fetchall()}
+        return {row[0]: cast(FoundTool, dict(zip(names, row, strict=True))) for row in cursor.fetchall()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -101,7 +101,7 @@ _OF_ROW = {"source": "source__slug"}
 _WITHOUT_FIGURE = {"average_latency_ms", "success_rate"}
 
 
-def found_tool(row: Json) -> Json:
+def found_tool(row: Mapping[str, Any]) -> Json:
     """A row of the search as an answer shows it. Not a serializer, which would cost more than the ranking."""
     return {
         name: None if name in _WITHOUT_FIGURE else row[_OF_ROW.get(name, name)]

@@ -13,7 +13,7 @@ from portal.tenancy.commands import PortalCommand
 
 class Command(PortalCommand):
     help = __doc__
-    requires_system_checks: list[str] = []  # it is asked when something is wrong
+    requires_system_checks: list[str] = []  # the command is for when something is wrong
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
