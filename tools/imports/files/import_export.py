@@ -78,7 +78,7 @@ class _DryRun(Exception):
 
 
 def is_export(raw: bytes, *, name: str) -> bool:
-    """Whether a file of tools is one that exports.py wrote. Raises DocumentRefused for one that cannot be read."""
+    """Whether a file of tools is one that export.py wrote. Raises DocumentRefused for one that cannot be read."""
     first = next(tool_files.split_file(raw))
     return sandbox.parse(sandbox.TOOLS, first, name=PurePosixPath(name).name).kind == tool_files.EXPORTED
 
