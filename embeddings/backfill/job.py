@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from embeddings.backfill.scan import ALL_STATUSES, ScanOptions, scan
 from embeddings.queue import job_tasks
 from embeddings.registry import EmbeddedEntity
+from portal.jobs.arguments import Json
 from portal.jobs.context import Context, Failure
 
 QUEUEING, EMBEDDING = "queueing", "embedding"
@@ -57,7 +57,7 @@ class _Run:
         self.entity, self.job_id = backfill.entity, context.job.pk
 
     @property
-    def cursor(self) -> dict[str, Any]:
+    def cursor(self) -> Json:
         return self.context.cursor
 
     def run(self) -> bool:

@@ -15,7 +15,7 @@ from embeddings import slots
 from embeddings.backfill.job import BATCH_SIZE, MAX_WAITING, Backfill, run_backfill
 from embeddings.backfill.scan import ALL_STATUSES, BackfillStatus
 from embeddings.registry import EmbeddedEntity
-from portal.jobs.arguments import Arguments, Id, JobArguments, Number, WholeNumber
+from portal.jobs.arguments import Arguments, Fields, Id, JobArguments, Number, WholeNumber
 from portal.jobs.context import Context
 from portal.jobs.kinds import JobKind
 
@@ -32,7 +32,7 @@ USUAL_RATE = 40.0
 Select = Callable[[Arguments], QuerySet[Any]]
 
 
-def _pace_fields() -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+def _pace_fields() -> Fields:
     return {
         "rate": Number(low=0.1, high=10_000, allow_null=True, help_text="Items a second at most."),
         "batch_size": WholeNumber(low=1, high=MAX_BATCH_SIZE, default=BATCH_SIZE),
@@ -65,7 +65,7 @@ class BackfillArguments(JobArguments):
         error_messages={"not_a_list": _WRONG_STATUSES},
     )
 
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+    def get_fields(self) -> Fields:
         limit = WholeNumber(low=1, high=10_000_000, allow_null=True)
         return {**super().get_fields(), "limit": limit, **_pace_fields()}
 
@@ -88,7 +88,7 @@ class RefreshArguments(JobArguments):
         error_messages=dict.fromkeys(("not_a_list", "min_length", "max_length", "required"), _WRONG_IDS),
     )
 
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+    def get_fields(self) -> Fields:
         return {**super().get_fields(), **_pace_fields()}
 
     def validate(self, data: Arguments) -> Arguments:

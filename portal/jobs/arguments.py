@@ -17,6 +17,8 @@ from portal.jobs.errors import InvalidArguments
 Arguments = dict[str, Any]
 """Arguments in their final form, as the job's row holds them: JSON."""
 Json = dict[str, Any]
+Field = serializers.Field[Any, Any, Any, Any]
+Fields = dict[str, Field]
 
 
 class WholeNumber(serializers.IntegerField):
@@ -28,7 +30,7 @@ class WholeNumber(serializers.IntegerField):
         self.low, self.high = low, high
         super().__init__(required=False, **options)
 
-    def to_internal_value(self, data: Any) -> int:
+    def to_internal_value(self, data: object) -> int:
         if isinstance(data, bool) or not isinstance(data, int) or not self.low <= data <= self.high:
             self.fail("range", low=self.low, high=self.high)
         return data
@@ -43,7 +45,7 @@ class Number(serializers.FloatField):
         self.low, self.high = low, high
         super().__init__(required=False, **options)
 
-    def to_internal_value(self, data: Any) -> float:
+    def to_internal_value(self, data: object) -> float:
         # Written so that NaN is refused.
         if isinstance(data, bool) or not isinstance(data, int | float) or not self.low <= data <= self.high:
             self.fail("range", low=self.low, high=self.high)
@@ -56,7 +58,7 @@ class Flag(serializers.BooleanField):
     def __init__(self, **options: Any) -> None:
         super().__init__(required=False, **options)
 
-    def to_internal_value(self, data: Any) -> bool:
+    def to_internal_value(self, data: object) -> bool:
         if not isinstance(data, bool):
             raise serializers.ValidationError("True or false, please.")
         return data
@@ -65,7 +67,7 @@ class Flag(serializers.BooleanField):
 class Id(serializers.UUIDField):
     """A UUID in its written form; a number is none."""
 
-    def to_internal_value(self, data: Any) -> UUID:
+    def to_internal_value(self, data: object) -> UUID:
         if not isinstance(data, str | UUID):
             self.fail("invalid", value=data)
         return super().to_internal_value(data)
@@ -81,7 +83,7 @@ class JobArguments(serializers.Serializer[Any]):
         return super().to_internal_value({name: value for name, value in data.items() if value is not None})
 
     @classmethod
-    def parse(cls, given: Mapping[str, Any]) -> Arguments:
+    def parse(cls, given: Mapping[str, object]) -> Arguments:
         """The arguments in their final form. Runs in the tenant's context. Raises InvalidArguments."""
         serializer = cls(data=dict(given))
         if not serializer.is_valid():
@@ -115,7 +117,7 @@ def _sentences(error: Any) -> list[str]:
     return [str(sentence) for sentence in error]
 
 
-def _schema(field: serializers.Field[Any, Any, Any, Any]) -> Json:
+def _schema(field: Field) -> Json:
     schema = _type(field)
     if field.default is not serializers.empty:
         schema["default"] = field.default
@@ -127,7 +129,7 @@ def _schema(field: serializers.Field[Any, Any, Any, Any]) -> Json:
     return {"anyOf": [schema, {"type": "null"}], **description}
 
 
-def _type(field: serializers.Field[Any, Any, Any, Any]) -> Json:
+def _type(field: Field) -> Json:
     match field:
         case WholeNumber():
             return {"type": "integer", "minimum": field.low, "maximum": field.high}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -31,7 +30,7 @@ class FailureGroup:
     labels: list[str]
 
 
-def start(kind: str, args: Mapping[str, Any], *, by: str) -> Job:
+def start(kind: str, args: Mapping[str, object], *, by: str) -> Job:
     """Queues a new job for a runner. Raises InvalidArguments, AlreadyRunning."""
     known = _kind(kind)
     parsed = known.arguments.parse(args)
@@ -49,7 +48,7 @@ def start(kind: str, args: Mapping[str, Any], *, by: str) -> Job:
     return find(job.pk)
 
 
-def estimate(kind: str, args: Mapping[str, Any]) -> Estimate:
+def estimate(kind: str, args: Mapping[str, object]) -> Estimate:
     """Counts the items of such a job and how long they would take; writes nothing. Raises InvalidArguments."""
     known = _kind(kind)
     total, to_do = known.count(known.arguments.parse(args))

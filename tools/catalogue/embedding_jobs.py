@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db.models import Q, QuerySet
 from rest_framework import serializers
 
 from embeddings.backfill.kinds import BackfillArguments, backfill_kind, refresh_kind
-from portal.jobs.arguments import Arguments
+from portal.jobs.arguments import Arguments, Fields
 from tools.catalogue.embedding_text import ENTITY
 from tools.models import Source, Tool
 
@@ -18,7 +16,7 @@ BACKFILL, REFRESH = "backfill_embeddings", "refresh_embeddings"
 class ToolBackfillArguments(BackfillArguments):
     """Which tools' embeddings a backfill looks at."""
 
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+    def get_fields(self) -> Fields:
         fields = super().get_fields()
         source = serializers.CharField(
             required=False,

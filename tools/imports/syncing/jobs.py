@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 from rest_framework import serializers
 
-from portal.jobs.arguments import Arguments, Flag, Id, JobArguments
+from portal.jobs.arguments import Arguments, Fields, Flag, Id, JobArguments
 from portal.jobs.context import Context
 from portal.jobs.errors import Cancelled, CannotGoOn
 from portal.jobs.kinds import JobKind
@@ -29,7 +29,7 @@ USUAL_RATE = 300.0
 class SyncArguments(JobArguments):
     """Which source is read, and whether its plan is applied."""
 
-    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+    def get_fields(self) -> Fields:
         return {
             "source": serializers.CharField(help_text="The slug."),
             "apply": Flag(),
