@@ -1,4 +1,4 @@
-"""The parsers with the limits that the settings give by default (tests/tools/imports/test_document.py compares the two), for
+"""The parsers with the limits that the settings give by default (tests/tools/imports/formats/test_json_document.py compares the two), for
 tests that are not about limits.
 """
 
