@@ -66,6 +66,8 @@ def refresh_statistics(written: int) -> None:
 
 
 class _Writer:
+    """Writes the changes of one sync in chunks: additions, then changes, then removals."""
+
     def __init__(self, source: Source, namespace: str, actor: str, progress: Progress) -> None:
         self.source, self.namespace, self.actor, self._progress = source, namespace, actor, progress
         self._done = 0
@@ -119,10 +121,10 @@ class _Writer:
             for pk, one in endpoints.items()
             if (spec := planned[pk].spec) is not None
         }
-        returning = {one.pk for one in endpoints.values() if one.deactivated_tool and not one.active}
+        reactivated = {one.pk for one in endpoints.values() if one.deactivated_tool and not one.active}
         for one in endpoints.values():
             self._update(one, planned[one.pk])
-        self._project(tools, dropped, returning)
+        self._project(tools, dropped, reactivated)
 
     def _locked(
         self, chunk: list[PlannedChange], **only: bool
@@ -138,55 +140,55 @@ class _Writer:
 
     @staticmethod
     def _update(endpoint: Endpoint, planned: PlannedChange) -> None:
-        """Writes the endpoint's columns that differ. Row by row: one statement for many rows, with a case for each of them and
-        of their columns, takes Django several times as long."""
+        """Writes the endpoint's columns that differ, row by row: Django's bulk_update, with a CASE for each row and column, takes
+        several times as long."""
         if planned.spec is None:
             raise ValueError("a change has a spec")
         columns = {
             **endpoint_fields(planned.spec), "layers": planned.layers, "content_hash": planned.content_hash,
             "active": True, "deactivated_tool": False,
         }  # fmt: skip
-        moved = {name: value for name, value in columns.items() if getattr(endpoint, name) != value}
-        for name, value in moved.items():
+        changed = {name: value for name, value in columns.items() if getattr(endpoint, name) != value}
+        for name, value in changed.items():
             setattr(endpoint, name, value)
-        if moved:
-            Endpoint.objects.filter(pk=endpoint.pk).update(**moved, updated_at=Now())
+        if changed:
+            Endpoint.objects.filter(pk=endpoint.pk).update(**changed, updated_at=Now())
 
     def _project(
-        self, tools: list[Tool], dropped: dict[UUID | None, dict[str, Any]], returning: set[UUID]
+        self, tools: list[Tool], dropped: dict[UUID | None, dict[str, Any]], reactivated: set[UUID]
     ) -> None:
-        """Writes the tools where they differ from what the source and the operators say; those whose endpoint is `returning`
-        are active again."""
+        """Writes the columns of the tools that differ from the source's fields and the overrides. Tools whose endpoint is
+        `reactivated` are active again."""
         overrides = self._overrides(tools)
         for tool in tools:
             fields = dropped[tool.endpoint_id] | tool_fields(*tool.backing, overrides.get(tool.pk))
-            if tool.endpoint_id in returning:
+            if tool.endpoint_id in reactivated:
                 fields["active"] = True
-            moved = {name: value for name, value in fields.items() if getattr(tool, name) != value}
-            for name, value in moved.items():
+            changed = {name: value for name, value in fields.items() if getattr(tool, name) != value}
+            for name, value in changed.items():
                 setattr(tool, name, value)
-            if moved:
+            if changed:
                 tool.version += 1
-                moved |= {"version": tool.version, "updated_at": Now(), "updated_by": self.actor}
+                changed |= {"version": tool.version, "updated_at": Now(), "updated_by": self.actor}
             search_text = embedding_text.search_text(tool)
-            if search_text != tool.search_text:  # which alone is nothing that a form shows
-                tool.search_text = moved["search_text"] = search_text
-            if moved:
-                Tool.objects.filter(pk=tool.pk).update(**moved)
+            if search_text != tool.search_text:  # no form shows it, so it alone makes no new version
+                tool.search_text = changed["search_text"] = search_text
+            if changed:
+                Tool.objects.filter(pk=tool.pk).update(**changed)
         sync_embeddings(tools, priority=Priority.BACKFILL)
 
     def _overrides(self, tools: list[Tool]) -> dict[UUID, dict[str, Any]]:
         """The overrides that stay, by tool; where the source's syncs win, only those of fields that the source does not provide."""
         kept: dict[UUID, dict[str, Any]] = {}
-        lost = []
+        obsolete = []
         endpoints = {tool.pk: tool.endpoint for tool in tools if tool.endpoint is not None}
         for one in ManualOverride.objects.filter(tool__in=tools):
             if self.source.sync_wins and is_provided(one.field, endpoints[one.tool_id], self.source):
-                lost.append(one.pk)
+                obsolete.append(one.pk)
             else:
                 kept.setdefault(one.tool_id, {})[one.field] = one.value
-        if lost:
-            ManualOverride.objects.filter(pk__in=lost).delete()
+        if obsolete:
+            ManualOverride.objects.filter(pk__in=obsolete).delete()
         return kept
 
     def _remove(self, chunk: list[PlannedChange]) -> None:
@@ -204,8 +206,8 @@ class _Writer:
 
 
 def _tool_id(source: Source, name: str, key: str, taken: set[str]) -> str:
-    """The id of a new tool: a file's own id to the letter, else the operation's name, told apart by its key where an older
-    tool still holds that name."""
+    """The id of a new tool: verbatim from a file of tools, else the operation's name, with a hash of its key where another tool
+    has that name."""
     wanted = key if source.kind == SourceKind.MANUAL else name
     if wanted in taken:
         wanted = f"{name[:55]}_{hashlib.sha256(key.encode()).hexdigest()[:8]}"

@@ -57,23 +57,23 @@ def _run_sync(context: Context) -> bool:
     if sync_id is None:
         with job.in_tenant():
             context.batch(stage="reading")
-            told = Sync.objects.filter(source_id=args["source_id"]).exclude(state=SyncState.FAILED)
-            last = told.values_list("pk", flat=True).first()
+            recorded = Sync.objects.filter(source_id=args["source_id"]).exclude(state=SyncState.FAILED)
+            last = recorded.values_list("pk", flat=True).first()
         with _refusals_end_the_job():
             sync = syncs.plan_source(
                 tenant_id=cast(UUID, job.tenant_id), source_id=UUID(args["source_id"]), actor=job.requested_by
             )
         with job.in_tenant():
-            waits = bool(Sync.objects.filter(pk=sync.pk, state=SyncState.PLANNED).update(job_id=job.pk))
+            is_waiting = bool(Sync.objects.filter(pk=sync.pk, state=SyncState.PLANNED).update(job_id=job.pk))
             is_news = sync.pk != last
             context.batch(
                 cursor={"sync": str(sync.pk)},
-                total=sync.changes.count() if is_news or waits else 0,
+                total=sync.changes.count() if is_news or is_waiting else 0,
                 stage="planned",
                 log=f"Found {_summary(sync)}."
                 if is_news
                 else "Nothing is new. The plan waits."
-                if waits
+                if is_waiting
                 else "Nothing is new.",
             )
         sync_id = str(sync.pk)

@@ -96,7 +96,7 @@ def store_document(
     of_layer = source.documents.filter(layer=parsed.layer)
     if parsed.layer == Layer.ENDPOINT:
         of_layer = of_layer.filter(name=incoming.name[:300])
-    newest: SourceDocument | None = of_layer.defer("content").first()
+    newest = of_layer.defer("content").first()
     if newest is not None and newest.sha256 == sha256:
         return newest, False
     stored = SourceDocument.objects.create(
@@ -116,7 +116,7 @@ def record_sync(
 ) -> Sync:
     """Writes the plan into the history, applied or planned. `moved_to` is where the source is read once it is applied."""
     is_over = state == SyncState.APPLIED
-    sync: Sync = Sync.objects.create(
+    sync = Sync.objects.create(
         source=source, document=document, state=state, summary=plan.report.as_dict(), created_by=actor,
         url=moved_to.url, server_uuid=moved_to.server.pk if moved_to.server else None,
         **({"ended_at": Now(), "ended_by": actor} if is_over else {}),
