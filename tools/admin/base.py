@@ -124,16 +124,6 @@ class SettingsForm(RefusableForm):
         super().__init__(*args, **kwargs)
         self.fields["seen"].initial = getattr(self.instance, "newest_event", None)
 
-    def require_seen(self) -> None:
-        """Locks the row. Raises CatalogueError where somebody has changed it since the form was opened."""
-        rows = self.instance.__class__.objects.filter(pk=self.instance.pk)
-        list(rows.select_for_update())
-        newest = rows.annotate(newest_event=history.newest_event(rows.model)).get().newest_event
-        if self.cleaned_data["seen"] != newest:
-            raise CatalogueError(
-                "Somebody changed this while you were editing it. Your changes were not saved; open the page again."
-            )
-
 
 class ServiceAdmin(TenantModelAdmin):
     """Saves and deletes by services: subclasses define save_model and delete_model."""
@@ -180,7 +170,7 @@ class ServiceAdmin(TenantModelAdmin):
 
 
 class SettingsAdmin(ServiceAdmin):
-    """Rows whose form carries what its author saw: save_model asks `form.require_seen()` first."""
+    """Rows whose form carries what its author saw, which save_model passes on as `expected_event`."""
 
     form = SettingsForm
 

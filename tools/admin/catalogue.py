@@ -15,7 +15,6 @@ from tools.admin.base import ReadOnlyAdmin, RefusableForm, ServiceAdmin, Setting
 from tools.catalogue import overrides, sources
 from tools.catalogue.errors import CatalogueError
 from tools.catalogue.tools import (
-    catalogue_write,
     create_tool,
     delete_tool,
     refresh_embeddings,
@@ -146,9 +145,10 @@ class SourceAdmin(SettingsAdmin):
 
     def save_model(self, request: HttpRequest, obj: Source, form: Any, change: bool) -> None:
         who = request.user.get_username()
-        with catalogue_write(who):
-            form.require_seen()
-            sources.update_source(pk=obj.pk, sync_wins=form.cleaned_data["sync_wins"], actor=who)
+        given = form.cleaned_data
+        sources.update_source(
+            pk=obj.pk, sync_wins=given["sync_wins"], actor=who, expected_event=given["seen"]
+        )
 
     def delete_model(self, request: HttpRequest, obj: Source) -> None:
         sources.delete_source(pk=obj.pk, actor=request.user.get_username())

@@ -10,7 +10,6 @@ from django.http import HttpRequest
 from portal.tenancy.models import Role
 from tools.admin.base import SettingsAdmin, SettingsForm
 from tools.catalogue import servers
-from tools.catalogue.tools import catalogue_write
 from tools.models import McpServer
 
 
@@ -51,10 +50,9 @@ class McpServerAdmin(SettingsAdmin):
         who = request.user.get_username()
         given = {name: value for name, value in form.cleaned_data.items() if name != "seen"}
         if change:
-            with catalogue_write(who):
-                form.require_seen()
-                changes = {name: value for name, value in given.items() if name in form.changed_data}
-                saved = servers.update_server(pk=obj.pk, actor=who, **changes)
+            changes = {name: value for name, value in given.items() if name in form.changed_data}
+            seen = form.cleaned_data["seen"]
+            saved = servers.update_server(pk=obj.pk, actor=who, expected_event=seen, **changes)
         else:
             saved = servers.create_server(actor=who, **given)
         obj.__dict__.update(saved.__dict__)

@@ -24,6 +24,15 @@ class StaleVersion(CatalogueError):
         self.current = current
 
 
+class StaleSettings(CatalogueError):
+    """Somebody else changed the settings of a source or a server in the meantime."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Somebody changed this while you were editing it. Your changes were not saved; open the page again."
+        )
+
+
 class NameTaken(CatalogueError):
     """A unique name is in use."""
 

@@ -12,6 +12,7 @@ from django.apps import apps
 from django.db.models import Model, OuterRef, Q, QuerySet, Subquery
 
 from portal.tenancy.context import current_tenant
+from tools.catalogue.errors import StaleSettings
 from tools.models import ManualOverride, Tool
 
 Event = dict[str, Any]
@@ -114,6 +115,19 @@ def newest_event(model: type[Model]) -> Subquery:
     """For a query of rows: the number of the newest event of each, which names the state that it is in."""
     mine = events(model).filter(pgh_obj_id=OuterRef("pk"))
     return Subquery(mine.order_by("-pgh_id").values("pgh_id")[:1])
+
+
+ANY_EVENT = -1
+"""For `require_event`: whatever the state of the row is."""
+
+
+def require_event(row: Model, expected: int | None) -> None:
+    """Raises StaleSettings unless the newest event of a locked row is the one that the author of a change has seen."""
+    if expected == ANY_EVENT:
+        return
+    newest = events(type(row)).filter(pgh_obj_id=row.pk).order_by("-pgh_id").values_list("pgh_id", flat=True)
+    if newest.first() != expected:
+        raise StaleSettings
 
 
 def with_before(model: type[Model], found: QuerySet[Any], limit: int) -> list[tuple[Event, Event | None]]:

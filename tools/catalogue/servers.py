@@ -22,6 +22,7 @@ from portal.http.bodies import storage_problem
 from portal.outbound.addresses import validate_url
 from portal.outbound.errors import FetchError, InvalidTarget
 from tools.catalogue.errors import Invalid, ManagedBySource
+from tools.catalogue.history import ANY_EVENT, require_event
 from tools.catalogue.mcp_commands import allowed_command
 from tools.catalogue.tools import catalogue_write
 from tools.models import McpServer
@@ -49,12 +50,15 @@ def create_server(*, actor: str, **fields: Any) -> McpServer:
     return server
 
 
-def update_server(*, pk: UUID, actor: str, **changes: Any) -> McpServer:
-    """Writes what differs. A changed connection is one that was not asked yet. Raises Invalid, NameTaken, and
-    McpServer.DoesNotExist."""
+def update_server(
+    *, pk: UUID, actor: str, expected_event: int | None = ANY_EVENT, **changes: Any
+) -> McpServer:
+    """Writes what differs. A changed connection is one that was not asked yet. `expected_event` is the number of the newest
+    event that the author saw. Raises StaleSettings, Invalid, NameTaken, and McpServer.DoesNotExist."""
     _known(changes)
     with catalogue_write(actor):
         server: McpServer = McpServer.objects.select_for_update().get(pk=pk)
+        require_event(server, expected_event)
         changed = {name: value for name, value in changes.items() if getattr(server, name) != value}
         if not changed:
             return server

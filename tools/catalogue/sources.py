@@ -18,6 +18,7 @@ from portal.outbound.errors import FetchError
 from portal.tenancy.context import current_tenant
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid
+from tools.catalogue.history import ANY_EVENT, require_event
 from tools.catalogue.tools import catalogue_write
 from tools.models import McpServer, Schedule, Source, SourceKind, SyncState
 
@@ -43,13 +44,15 @@ def source_write(slug: str, actor: str) -> Iterator[None]:
         yield
 
 
-def update_source(*, pk: UUID, actor: str, **changes: Any) -> Source:
+def update_source(*, pk: UUID, actor: str, expected_event: int | None = ANY_EVENT, **changes: Any) -> Source:
     """Changes what a source is called, where and when it is read, and whether its syncs win over edits (SYN-5). What changes
-    nothing writes nothing. Raises Invalid, Source.DoesNotExist."""
+    nothing writes nothing. `expected_event` is the number of the newest event that the author saw. Raises StaleSettings,
+    Invalid, Source.DoesNotExist."""
     if unknown := set(changes) - set(SETTINGS):
         raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
     with catalogue_write(actor):
         source: Source = Source.objects.select_for_update().get(pk=pk)
+        require_event(source, expected_event)
         read_at = source.server.slug if source.server else source.url
         changed = [name for name, value in changes.items() if getattr(source, name) != value]
         if not changed:

@@ -82,7 +82,9 @@ def test_a_cancel_waits_for_no_write_that_is_not_over_R6(
         harness.run()
         assert harness.state(pk) == "cancelled"
     assert [pipeline.status(one) for one in pks] == ["pending", "pending", "pending"]
-    assert harness.tagged() == (table == "embeddings_embeddingtask")  # the locked task keeps its tag until it is done
+    assert harness.tagged() == (
+        table == "embeddings_embeddingtask"
+    )  # the locked task keeps its tag until it is done
     pipeline.check_consistent()
     pipeline.work()
     for one in pks:

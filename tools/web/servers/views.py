@@ -15,8 +15,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue import history, servers
-from tools.catalogue.errors import CatalogueError, Invalid
-from tools.catalogue.tools import catalogue_write
+from tools.catalogue.errors import CatalogueError, Invalid, StaleSettings
 from tools.imports.fetching.mcp.connection import check_connection
 from tools.models import Health, McpServer
 from tools.web.history.state import last_author, settings_at, settings_history
@@ -97,17 +96,13 @@ def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     form = ServerForm(request.POST, server=server)
     if form.is_valid():
         try:
-            with catalogue_write(actor(request)):
-                list(McpServer.objects.filter(pk=pk).select_for_update())
-                server = _find(pk)
-                is_stale = form.cleaned_data["seen"] != server.newest_event
-                if not is_stale:
-                    servers.update_server(pk=pk, actor=actor(request), **form.changes())
+            seen = form.cleaned_data["seen"]
+            servers.update_server(pk=pk, actor=actor(request), expected_event=seen, **form.changes())
+        except StaleSettings:
+            return _conflict(request, _find(pk), form)
         except CatalogueError as error:
             _refuse(form, error)
         else:
-            if is_stale:
-                return _conflict(request, server, form)
             messages.success(request, "Server saved.")
             return redirect("server", pk=pk)
     return render(request, "servers/edit.html", {"form": form, "server": server}, status=422)

@@ -17,8 +17,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from portal.tenancy.models import Role
 from tools.catalogue import history, sources
-from tools.catalogue.errors import CatalogueError, Invalid
-from tools.catalogue.tools import catalogue_write
+from tools.catalogue.errors import CatalogueError, Invalid, StaleSettings
 from tools.imports.syncing.jobs import SYNC
 from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.history.state import last_author, settings_at, settings_history
@@ -167,20 +166,17 @@ def save_settings(request: TenantRequest, pk: UUID) -> HttpResponse:
     if not form.is_valid():
         return _render(request, source, form, status=422)
     try:
-        with catalogue_write(actor(request)):
-            list(Source.objects.filter(pk=pk).select_for_update())
-            source = _find(pk)
-            is_stale = form.cleaned_data["seen"] != source.newest_event
-            if not is_stale:
-                sources.update_source(pk=pk, actor=actor(request), **form.changes())
+        sources.update_source(
+            pk=pk, actor=actor(request), expected_event=form.cleaned_data["seen"], **form.changes()
+        )
+    except StaleSettings:
+        return _conflict(request, _find(pk), form)
     except Invalid as error:
         form.add_refusals(error)
         return _render(request, source, form, status=422)
     except CatalogueError as error:
         form.add_error(None, str(error))
         return _render(request, source, form, status=422)
-    if is_stale:
-        return _conflict(request, source, form)
     messages.success(request, "Settings saved.")
     return redirect("source", pk=pk)
 
