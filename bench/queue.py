@@ -5,7 +5,7 @@
 - tasks: tasks a second through two workers with a provider that costs nothing, against two processes of bare SQL that take
   32 rows at a time and write their vectors, without claim, lease, fence or compare-and-set. Both pay for the vector index,
   which is most of it: `tasks_without_index` is the queue alone;
-- bell, poll: from a save's answer to its claim, in milliseconds, by a Celery worker with the broker and by `embed_worker`
+- wakeup, poll: from a save's answer to its claim, in milliseconds, by a Celery worker with the broker and by `embed_worker`
   alone, whose poll is EMBEDDING_POLL seconds.
 """
 
@@ -118,7 +118,7 @@ def rate(
     return float(sum(one["done"] for one in figures) / seconds)
 
 
-def ask_again(portal: Stack, slug: str) -> None:
+def requeue_all(portal: Stack, slug: str) -> None:
     """Makes every embedding of a tenant wanted once more, as a backfill finds it after a failure."""
     with psycopg.connect(portal.environment["DATABASE_ADMIN_URL"], autocommit=True) as owner:
         owner.execute(
@@ -147,7 +147,7 @@ def backfill(portal: Stack) -> dict[str, float]:
     for _ in range(ROUNDS):
         parts = [[tenant, str(part), str(WORKERS), str(BATCH)] for part in range(WORKERS)]
         floor.append(rate(portal, _BARE_MODEL, "app", parts))
-        ask_again(portal, "backfill")
+        requeue_all(portal, "backfill")
         ours.append(rate(portal, _WORKER, "worker", [[]] * WORKERS))
     return compared(ours, floor, "tools_per_s")
 
@@ -156,9 +156,9 @@ def tasks(portal: Stack) -> dict[str, float]:
     instant = {"EMBEDDING_PROVIDER": "bench.providers.Instant", "EMBEDDING_MODEL": "instant"}
     ours, floor = [], []
     for _ in range(ROUNDS):
-        ask_again(portal, "tasks")
+        requeue_all(portal, "tasks")
         floor.append(rate(portal, _BARE_SQL, "admin", [[tenant_id(portal, "tasks")]] * WORKERS))
-        ask_again(portal, "tasks")
+        requeue_all(portal, "tasks")
         ours.append(rate(portal, _WORKER, "worker", [[]] * WORKERS, **instant))
     return compared(ours, floor, "tasks_per_s")
 
@@ -208,8 +208,8 @@ def main() -> int:
         portal.start("web")
         portal.start("embeddings")
         time.sleep(5)  # Celery connects
-        results["bell"] = lag(portal, key, 0.5)
-        print(f"bell          {results['bell']}", flush=True)
+        results["wakeup"] = lag(portal, key, 0.5)
+        print(f"wakeup        {results['wakeup']}", flush=True)
         portal.stop("embeddings")
         portal.spawn("alone", [sys.executable, "manage.py", "embed_worker"], PORTAL_DB_ROLE="worker")
         time.sleep(5)
