@@ -147,6 +147,7 @@ def passes(tool: dict[str, Any], filters: dict[str, Values]) -> bool:
 
 
 def test_filters_together_mean_all_of_them_SRC_2(make: MakeTool, mode: None, asked: Asked) -> None:
+    # With this seed some of the filters match none, one and more; a new filter may want another.
     chance = random.Random(5)
     choices: dict[str, list[Any]] = {
         name: [kind[name] for kind in (ALPHA, BETA, GAMMA)] for name in FILTERS if name in ALPHA
