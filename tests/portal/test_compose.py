@@ -76,6 +76,16 @@ def test_no_secret_has_a_value_of_its_own() -> None:
         assert all(rest.startswith(":?") for rest in uses)
 
 
+def test_broker_and_cache_are_two_databases_of_a_server_that_evicts_only_what_expires(
+    services: dict[str, Any],
+) -> None:
+    for process in (PREPARE, *PROCESSES):
+        environment = services[process.name]["environment"]
+        assert environment["BROKER_URL"].endswith("@redis:6379/0")
+        assert environment["CACHE_URL"].endswith("@redis:6379/1")
+    assert "--maxmemory 512mb --maxmemory-policy volatile-lru" in services["redis"]["command"][-1]
+
+
 def test_the_web_is_published_on_loopback_only(services: dict[str, Any]) -> None:
     published = {name: service["ports"] for name, service in services.items() if "ports" in service}
     assert published == {"web": ["127.0.0.1:${PORT:-8000}:8000"]}

@@ -151,9 +151,9 @@ def _within(rights: Rights, filters: SearchFilters) -> SearchFilters:
     return replace(filters, sensitivity=allowed)
 
 
-def _filter_arguments(filters: SearchFilters) -> dict[str, Sequence[str | UUID] | None]:
+def _filter_arguments(filters: SearchFilters) -> dict[str, list[str] | list[UUID] | None]:
     """A value for every filter: None where the search has none. A source comes as a slug and is searched by its id."""
-    arguments: dict[str, Sequence[str | UUID] | None] = {**dict.fromkeys(FILTER_NAMES), **filters.applied()}
+    arguments: dict[str, list[str] | list[UUID] | None] = {**dict.fromkeys(FILTER_NAMES), **filters.applied()}
     if filters.source is not None:
         arguments["source"] = list(
             Source.objects.filter(slug__in=filters.source).values_list("pk", flat=True)
