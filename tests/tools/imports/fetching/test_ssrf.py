@@ -8,12 +8,8 @@ gone. Every property is also tried on a guard with a hole, where it must break: 
 
 from __future__ import annotations
 
-import json
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -29,7 +25,6 @@ from tools.imports.fetching import http as fetching
 from tools.imports.fetching.http import fetch_document
 from tools.imports.fetching.mcp import http as mcp_http
 from tools.imports.fetching.mcp import session as mcp_session
-from tools.imports.fetching.mcp.client import list_tools_from_url
 from tools.imports.fetching.mcp.conversation import Conversation, Redactor, SessionError, SessionTimeout
 
 OUTSIDE, OUTSIDE_6, INSIDE, INSIDE_6 = "93.184.216.34", "2606:2800:21f::1", "10.0.0.1", "fd00::1"
@@ -382,103 +377,3 @@ def test_sec_2_an_address_that_is_never_reached_is_not_told_as_a_slow_one_S9(
         TimeoutError(), way, Conversation(Redactor([]), 20_000_000, reached=True)
     )
     assert type(reached) is SessionTimeout
-
-
-# --- Redirects --------------------------------------------------------------------------------------------------------
-
-SECRET = "the-inside-says"
-
-
-class Redirecting(BaseHTTPRequestHandler):
-    """`/hop?<status>&<where>`: an answer that sends elsewhere. Everything else is the inside, and counts its visitors."""
-
-    def do_GET(self) -> None:
-        self.server.hits.append(self.path)  # type: ignore[attr-defined]
-        if self.path.startswith("/hop?"):
-            status, where = self.path.removeprefix("/hop?").split("&", 1)
-            self.send_response(int(status))
-            self.send_header("Location", where)
-            self.send_header("Refresh", f"0; url={where}")
-            self.send_header("Content-Location", where)
-            self.send_header("Link", f'<{where}>; rel="canonical"')
-            body = b"<meta http-equiv=refresh content='0; url=/secret'>"
-        else:
-            self.send_response(200)
-            body = json.dumps({"openapi": "3.0.0", "info": {"title": SECRET}, "paths": {}}).encode()
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
-@contextmanager
-def serving() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Redirecting)
-    server.daemon_threads = True
-    server.hits = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-@pytest.fixture
-def outside_and_inside(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[tuple[Any, Any]]:
-    """Two real servers on the loopback: one that may be asked, and one that nobody allowed."""
-    monkeypatch.undo()  # real connections, which stay on the loopback
-    with serving() as outside, serving() as inside:
-        settings.IMPORT_ALLOWED_HOSTS = [f"127.0.0.1:{outside.server_port}"]
-        yield outside, inside
-
-
-CHAINS = [
-    (301, "http://127.0.0.1:INSIDE/secret"), (302, "http://127.0.0.1:INSIDE/secret"), (303, "http://localhost:INSIDE/secret"),
-    (307, "//127.0.0.1:INSIDE/secret"), (308, "http://[::ffff:127.0.0.1]:INSIDE/secret"), (300, "http://127.1:INSIDE/secret"),
-    (302, "/hop?302&/hop?302&http://127.0.0.1:INSIDE/secret"), (302, "/secret"), (302, "file:///etc/passwd"),
-    (302, "gopher://127.0.0.1:INSIDE/_GET"), (301, "/hop?301&/hop?301&"), (201, "http://127.0.0.1:INSIDE/secret"),
-    (304, "http://127.0.0.1:INSIDE/secret"), (401, "http://127.0.0.1:INSIDE/secret"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("status", "where"), CHAINS)
-def test_sec_2_a_redirect_is_an_answer_and_never_a_way_S9(
-    outside_and_inside: tuple[Any, Any], status: int, where: str
-) -> None:
-    outside, inside = outside_and_inside
-    where = where.replace("INSIDE", str(inside.server_port))
-    sentence = fetched(f"http://127.0.0.1:{outside.server_port}/hop?{status}&{where}")
-    assert sentence.startswith(f"The server answered {status} instead of the document")
-    assert (len(outside.hits), inside.hits) == (1, [])
-
-
-@pytest.mark.parametrize("status", [200, 302, 307, 308])
-def test_sec_2_the_mcp_client_follows_none_either_S9(
-    outside_and_inside: tuple[Any, Any], settings: Any, status: int
-) -> None:
-    outside, inside = outside_and_inside
-    settings.MCP_SECONDS = 10
-    with pytest.raises(FetchError):
-        list_tools_from_url(
-            f"http://127.0.0.1:{outside.server_port}/hop?{status}&http://127.0.0.1:{inside.server_port}/secret"
-        )
-    assert all(hit.startswith("/hop") for hit in outside.hits)
-    assert inside.hits == []
-
-
-def test_the_servers_of_these_tests_do_answer_who_may_ask(
-    outside_and_inside: tuple[Any, Any], settings: Any
-) -> None:
-    """Without this, an empty list of visitors would say nothing."""
-    _, inside = outside_and_inside
-    settings.IMPORT_ALLOWED_HOSTS.append(f"127.0.0.1:{inside.server_port}")
-    assert SECRET.encode() in fetch_document(f"http://127.0.0.1:{inside.server_port}/secret")
-    assert inside.hits == ["/secret"]
