@@ -26,23 +26,23 @@ class LoopStep(bootsteps.StartStopStep):
     def make_loop(self) -> Any:
         raise NotImplementedError
 
-    def __init__(self, parent: Any, **kwargs: Any) -> None:
+    def __init__(self, parent: object, **kwargs: Any) -> None:
         self._loop: Any = None
         super().__init__(parent, **kwargs)
 
     def include_if(self, parent: Any) -> bool:
         return self.queue in parent.app.amqp.queues.consume_from
 
-    def start(self, parent: Any) -> None:
+    def start(self, parent: object) -> None:
         self._loop = self.make_loop()
         self._loop.start()
         # At the signal itself, as Celery may be long about its end while it waits for a broker.
         signals.worker_shutting_down.connect(self._end, weak=False)
 
-    def stop(self, parent: Any) -> None:
+    def stop(self, parent: object) -> None:
         self._loop.finish()
 
-    def _end(self, **_: Any) -> None:
+    def _end(self, **_: object) -> None:
         self._loop.end()
 
 

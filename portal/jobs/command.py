@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -112,7 +111,7 @@ def _cancelled_by_ctrl_c(job: Job) -> Iterator[threading.Event]:
             finally:
                 connection.close()
 
-    def on_signal(*_: Any) -> None:
+    def on_signal(*_: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         interrupted.set()
         over.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -12,6 +13,8 @@ from django.db import OperationalError, connection
 
 DONE, SOME_FAILED, USAGE, REFUSED, DEPENDENCY_DOWN = 0, 1, 2, 3, 4
 DEFAULT_TENANT = "default"
+Options = dict[str, Any]
+"""The options of a command by name, as argparse made them."""
 
 
 class PortalCommand(BaseCommand):
@@ -24,20 +27,20 @@ class PortalCommand(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            code = self.run(**options) or DONE
+            code = self.run(options) or DONE
         except OperationalError as error:
             self.stop(DEPENDENCY_DOWN, f"The database does not answer: {str(error).strip().splitlines()[0]}")
         if code:
             sys.exit(code)
 
-    def run(self, **options: Any) -> int | None:
+    def run(self, options: Options) -> int | None:
         raise NotImplementedError
 
     def stop(self, code: int, sentence: str) -> NoReturn:
         self.stderr.write(sentence)
         sys.exit(code)
 
-    def show(self, options: dict[str, Any], data: dict[str, Any], text: str) -> None:
+    def show(self, options: Options, data: Mapping[str, object], text: str) -> None:
         self.stdout.write(json.dumps(data, ensure_ascii=False) if options["json"] else text)
 
 
@@ -48,10 +51,10 @@ class TenantCommand(PortalCommand):
         super().add_arguments(parser)
         parser.add_argument("--tenant", default=DEFAULT_TENANT, metavar="SLUG", help="default: %(default)s")
 
-    def run(self, **options: Any) -> int | None:
+    def run(self, options: Options) -> int | None:
         return self.run_for(self.tenant_id(options["tenant"]), options)
 
-    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> int | None:
+    def run_for(self, tenant_id: UUID, options: Options) -> int | None:
         raise NotImplementedError
 
     def tenant_id(self, slug: str) -> UUID:

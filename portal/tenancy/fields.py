@@ -52,7 +52,7 @@ class CompositeForeignKey(BaseConstraint):
         quote = schema_editor.quote_name
         return f"ALTER TABLE {quote(model._meta.db_table)} DROP CONSTRAINT {quote(self.name)}"
 
-    def validate(self, model: Any, instance: Any, exclude: Any = None, using: str = "default") -> None:
+    def validate(self, model: Any, instance: object, exclude: object = None, using: str = "default") -> None:
         return
 
     def deconstruct(self) -> tuple[str, Sequence[Any], dict[str, Any]]:

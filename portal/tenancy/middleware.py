@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -45,6 +45,13 @@ def memberships(user_id: int) -> list[Member]:
         return [Member(*row) for row in cursor.fetchall()]
 
 
+class MemberRequest(HttpRequest):
+    """A request that has passed TenantMiddleware."""
+
+    member: Member | None
+    memberships: list[Member]
+
+
 class TenantMiddleware:
     """Sets `request.member` (None when anonymous or a member of nothing) and opens its tenant_context."""
 
@@ -52,8 +59,8 @@ class TenantMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        request.member = None  # type: ignore[attr-defined]
-        request.memberships = []  # type: ignore[attr-defined]
+        request = cast(MemberRequest, request)
+        request.member, request.memberships = None, []
         if (
             request.path.startswith(("/api/", "/static/", "/livez", "/readyz", "/metrics"))
             or not request.user.is_authenticated
@@ -64,7 +71,7 @@ class TenantMiddleware:
             return self.get_response(request)
         wanted = request.session.get(SESSION_KEY)
         member = next((one for one in found if str(one.tenant_id) == wanted), found[0])
-        request.member, request.memberships = member, found  # type: ignore[attr-defined]
+        request.member, request.memberships = member, found
         if _calls_external(request):
             return self.get_response(request)
         with tenant_context(member.tenant_id):
@@ -72,7 +79,7 @@ class TenantMiddleware:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> None:
         # Django turns the exception into a response below us, so the block above would commit half a request.
-        if request.member is not None and not _calls_external(request):  # type: ignore[attr-defined]
+        if getattr(request, "member", None) is not None and not _calls_external(request):
             transaction.set_rollback(True)
 
 
@@ -83,6 +90,6 @@ def _calls_external(request: HttpRequest) -> bool:
         return False
 
 
-def tenant_of_request(request: HttpRequest) -> dict[str, Any]:
+def tenant_of_request(request: HttpRequest) -> dict[str, object]:
     """Template context: the member, and the other tenants they may switch to."""
     return {"member": getattr(request, "member", None), "memberships": getattr(request, "memberships", [])}

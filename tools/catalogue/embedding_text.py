@@ -6,7 +6,6 @@ The layout of both texts is tools/catalogue/tool_text.py's, which is pure; this 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 from uuid import UUID
 
 from embeddings.registry import EmbeddedEntity
@@ -71,7 +70,7 @@ def _letters(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _parameters(schema: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _parameters(schema: Mapping[str, object]) -> Iterable[tuple[str, str]]:
     """Names and descriptions of the inputs; a field of the body goes by its own name."""
     for place in parameter_places(schema):
         yield str(place.path[-1]), description_of(place.schema)
@@ -92,7 +91,7 @@ def load_texts(ids: Iterable[UUID]) -> dict[UUID, str]:
     return {tool.pk: source_text(tool) for tool in tools}
 
 
-def imported_values(endpoint: Endpoint, source: Source) -> dict[str, Any]:
+def imported_values(endpoint: Endpoint, source: Source) -> dict[str, object]:
     """What the source says today of the overridable fields, as far as it says something, and of each parameter's
     description as "parameters.<name>"."""
     provided = tool_fields(endpoint, source)

@@ -4,9 +4,9 @@ message as it is; the class decides the status.
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import IntegrityError, OperationalError
+
+from tools.models import Tool
 
 
 class CatalogueError(Exception):
@@ -16,7 +16,7 @@ class CatalogueError(Exception):
 class StaleVersion(CatalogueError):
     """Somebody else saved the tool in the meantime. `current` is the row as it is now."""
 
-    def __init__(self, current: Any) -> None:
+    def __init__(self, current: Tool) -> None:
         super().__init__(
             f"{current.updated_by or 'Somebody'} saved this tool while you were editing it "
             f"(version {current.version}). Nothing of yours was stored yet."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import django_filters
 from django.db.models import Q, QuerySet
 
@@ -41,7 +39,7 @@ class ToolFilter(django_filters.FilterSet):
     def tagged(self, tools: QuerySet[Tool], name: str, value: str) -> QuerySet[Tool]:
         return tools.filter(tags__contains=[value])
 
-    def overridden(self, tools: QuerySet[Tool], name: str, value: Any) -> QuerySet[Tool]:
+    def overridden(self, tools: QuerySet[Tool], name: str, value: object) -> QuerySet[Tool]:
         edited = tools.filter(overrides__isnull=False).distinct()
         return edited if value else tools.exclude(pk__in=edited.values("pk"))
 

@@ -15,7 +15,7 @@ from portal.tenancy.context import current_tenant
 from tools.catalogue.errors import StaleSettings
 from tools.models import ManualOverride, Tool
 
-Event = dict[str, Any]
+Event = dict[str, Any]  # the columns of an event by name
 
 # The things that a tool's history tells of: their model, and how its events refer to the tool.
 _THINGS: dict[str, tuple[type[Model], str]] = {
@@ -71,7 +71,7 @@ class Entry:
         """The author. A write that bypasses the services has none."""
         return self.context.get("actor")
 
-    def changes(self, ignored: set[str]) -> Iterator[tuple[str, Any, Any]]:
+    def changes(self, ignored: set[str]) -> Iterator[tuple[str, object, object]]:
         """Yields (field, value before, value after) of each changed field that is neither bookkeeping nor `ignored`."""
         if self.before is None:
             return

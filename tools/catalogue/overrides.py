@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID, uuid4
 
 from django.db.models import QuerySet
@@ -39,7 +38,7 @@ class OverrideStatus:
     tool_name: str
     field: str
     made_at: datetime
-    imported: Any
+    imported: object
     conflict: bool
     gone: bool = False  # a parameter that the source no longer has
 
@@ -54,12 +53,12 @@ def override_statuses(overrides: QuerySet[ManualOverride]) -> list[OverrideStatu
     )
     sources = Source.objects.in_bulk({row["tool__endpoint__source_id"] for row in rows} - {None})
     texts = _parameter_texts({row["tool_id"] for row in rows if row["field"].startswith(PARAMETER_PREFIX)})
-    fields: dict[UUID, dict[str, Any]] = {}
+    fields: dict[UUID, dict[str, object]] = {}
     found = []
     for row in rows:
         field, tool_id = row["field"], row["tool_id"]
         if field.startswith(PARAMETER_PREFIX):
-            provided: Mapping[str, Any] = texts[tool_id]
+            provided: Mapping[str, object] = texts[tool_id]
         else:
             if tool_id not in fields:
                 endpoint = Endpoint(
@@ -207,7 +206,7 @@ def _follow(tools: Iterable[Tool], moved: Iterable[ManualOverride], actor: str) 
     fields: dict[UUID, set[str]] = {}
     for row in moved:
         fields.setdefault(row.tool_id, set()).add(row.field)
-    overrides: dict[UUID, dict[str, Any]] = {pk: {} for pk in fields}
+    overrides: dict[UUID, dict[str, object]] = {pk: {} for pk in fields}
     for pk, field, value in ManualOverride.objects.filter(tool_id__in=list(fields)).values_list(
         "tool_id", "field", "value"
     ):

@@ -24,7 +24,7 @@ class Place(NamedTuple):
     required: bool
 
 
-def parameter_places(schema: Mapping[str, Any]) -> Iterator[Place]:
+def parameter_places(schema: Mapping[str, object]) -> Iterator[Place]:
     """Required ones first, then by name; fields of the body follow it. A property that two parts of an `allOf` describe
     comes twice."""
     for place in _properties(schema, schema, (), _MOST_HOPS):
@@ -35,7 +35,7 @@ def parameter_places(schema: Mapping[str, Any]) -> Iterator[Place]:
 
 
 def _properties(
-    root: Mapping[str, Any], schema: Any, path: tuple[str | int, ...], hops: int
+    root: Mapping[str, object], schema: object, path: tuple[str | int, ...], hops: int
 ) -> Iterator[Place]:
     if not isinstance(schema, dict) or hops == 0:
         return
@@ -54,7 +54,7 @@ def _properties(
             yield Place(name, properties[name], (*path, "properties", name), name in order)
 
 
-def parameter_descriptions(schema: Mapping[str, Any]) -> dict[str, str]:
+def parameter_descriptions(schema: Mapping[str, object]) -> dict[str, str]:
     """Every parameter with its description, "" where it has none; of two parts of an `allOf`, the one that describes it."""
     found: dict[str, str] = {}
     for place in parameter_places(schema):
@@ -62,7 +62,7 @@ def parameter_descriptions(schema: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def with_descriptions(schema: Mapping[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
+def with_descriptions(schema: Mapping[str, object], descriptions: Mapping[str, str]) -> dict[str, object]:
     """The schema with these descriptions instead of its own; "" takes one away, and names that it does not have are left
     out. A description in a definition is changed there, so it shows wherever the tool's schema refers to it. What was
     given stays as it is."""
@@ -73,7 +73,7 @@ def with_descriptions(schema: Mapping[str, Any], descriptions: Mapping[str, str]
     return dict(changed)
 
 
-def description_of(schema: Any) -> str:
+def description_of(schema: object) -> str:
     """The description that a schema carries itself."""
     text = schema.get("description") if isinstance(schema, dict) else None
     return text if isinstance(text, str) else ""

@@ -20,6 +20,8 @@ from tools.models import (
     ToolType,
 )
 
+JsonObject = dict[str, Any]
+
 
 class EndpointContent(Protocol):
     """What a document says of one endpoint: an EndpointSpec of tools/imports/formats/specs.py, which describes the fields."""
@@ -39,16 +41,16 @@ class EndpointContent(Protocol):
     @property
     def tags(self) -> Sequence[str]: ...
     @property
-    def input_schema(self) -> dict[str, Any]: ...
+    def input_schema(self) -> JsonObject: ...
     @property
-    def output_schema(self) -> dict[str, Any] | None: ...
+    def output_schema(self) -> JsonObject | None: ...
     @property
-    def metadata(self) -> dict[str, Any]: ...
+    def metadata(self) -> JsonObject: ...
     @property
     def deprecated(self) -> bool: ...
 
 
-def endpoint_fields(spec: EndpointContent) -> dict[str, Any]:
+def endpoint_fields(spec: EndpointContent) -> JsonObject:
     """The columns of Endpoint that a spec fills; always the same ones."""
     return {
         "key": spec.key,
@@ -66,8 +68,8 @@ def endpoint_fields(spec: EndpointContent) -> dict[str, Any]:
 
 
 def tool_fields(
-    endpoint: EndpointContent | Endpoint, source: Source, overrides: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+    endpoint: EndpointContent | Endpoint, source: Source, overrides: Mapping[str, object] | None = None
+) -> JsonObject:
     """The columns of Tool that a sync writes: what the source says, and over it the values of `overrides` by field (SYN-5).
 
     A file of tools or a LightAPI description may say more of a tool than an API document can; only what is said is a field.
@@ -91,7 +93,7 @@ def tool_fields(
     if not overrides:
         return fields
     texts = {
-        name.removeprefix(PARAMETER_PREFIX): value
+        name.removeprefix(PARAMETER_PREFIX): str(value)
         for name, value in overrides.items()
         if name.startswith(PARAMETER_PREFIX)
     }
@@ -114,7 +116,7 @@ def field_default(field: str) -> Any:
     return "" if field.startswith(PARAMETER_PREFIX) else _COLUMNS[field].get_default()
 
 
-def dropped_fields(before: EndpointContent | Endpoint, after: EndpointContent | Endpoint) -> dict[str, Any]:
+def dropped_fields(before: EndpointContent | Endpoint, after: EndpointContent | Endpoint) -> JsonObject:
     """What a source spoke of `before` and no longer does, with what a tool has of which nothing is said."""
     gone = before.metadata.get("tool", {}).keys() - after.metadata.get("tool", {}).keys() - _ALWAYS_PROVIDED
     return {name: field_default(name) for name in gone}

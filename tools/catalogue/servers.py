@@ -116,7 +116,7 @@ def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
     return dict(fields)
 
 
-def _validate(server: McpServer, given: Mapping[str, Any]) -> None:
+def _validate(server: McpServer, given: Mapping[str, object]) -> None:
     reasons = {name: storage_problem(value) for name, value in given.items()}
     if problems := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
         raise Invalid(problems)
@@ -164,7 +164,7 @@ def _headers_problem(server: McpServer) -> str:
     return next((reason for one in headers.items() if (reason := _header_problem(*one))), "")
 
 
-def _header_problem(header: str, variable: Any) -> str:
+def _header_problem(header: str, variable: object) -> str:
     prefix = settings.MCP_SECRET_PREFIX
     if not _HEADER.fullmatch(header):
         return "The name of a header has letters, digits and dashes only."
@@ -175,7 +175,7 @@ def _header_problem(header: str, variable: Any) -> str:
     return ""
 
 
-def _url_problem(url: str, headers: Any) -> str:
+def _url_problem(url: str, headers: object) -> str:
     """A value that goes over an open line would be known to everybody on it."""
     parts = urlsplit(url)
     if headers and parts.scheme != "https" and parts.netloc not in settings.IMPORT_ALLOWED_HOSTS:

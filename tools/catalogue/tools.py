@@ -70,7 +70,7 @@ def create_tool(*, actor: str, **fields: Any) -> Tool:
     return tool
 
 
-def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, Any], actor: str) -> Tool:
+def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, object], actor: str) -> Tool:
     """Saves a person's edit if the tool still has the version that they saw; an edit that changes nothing writes nothing.
 
     `changes` holds fields, and in "parameter_descriptions" texts by name of parameter. Overwriting what the source of an
@@ -160,7 +160,7 @@ def _locked(pk: UUID) -> Tool:
     return Tool.objects.select_for_update().get(pk=pk)
 
 
-def _validate(tool: Tool, given: Mapping[str, Any]) -> None:
+def _validate(tool: Tool, given: Mapping[str, object]) -> None:
     """Every entry point comes through here: a NUL in a form's JSON is refused like one in a body of the API."""
     reasons = {name: storage_problem(value) for name, value in given.items()}
     if problems := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
@@ -180,7 +180,7 @@ def _check_schema(tool: Tool) -> None:
         raise ValidationError({"output": ["Must be a JSON object."]})
 
 
-def _changed_texts(tool: Tool, given: Any) -> dict[str, str]:
+def _changed_texts(tool: Tool, given: object) -> dict[str, str]:
     """The descriptions of parameters that differ from what the tool has. Raises Invalid."""
     known = parameter_descriptions(tool.parameters)
     if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in given.values()):
@@ -203,7 +203,7 @@ def _changed_texts(tool: Tool, given: Any) -> dict[str, str]:
     return {name: text for name, text in given.items() if text != known[name]}
 
 
-def _record_overrides(tool: Tool, edits: Mapping[str, Any], actor: str) -> set[str]:
+def _record_overrides(tool: Tool, edits: Mapping[str, object], actor: str) -> set[str]:
     """Records or removes the override of each edited field; returns the columns that follow.
 
     A field of which the source says nothing is recorded as well, since its next version may say something; and so is an edit

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Any
 
 from django.core.management.base import CommandParser
 
 from embeddings.queue import worker
-from portal.tenancy.commands import PortalCommand
+from portal.tenancy.commands import Options, PortalCommand
 
 
 class Command(PortalCommand):
@@ -19,7 +18,7 @@ class Command(PortalCommand):
         super().add_arguments(parser)
         parser.add_argument("--once", action="store_true", help="stop when no task is due")
 
-    def run(self, **options: Any) -> None:
+    def run(self, options: Options) -> None:
         ends = {signal.SIGINT, signal.SIGTERM}
         if options["once"]:
             stop = threading.Event()

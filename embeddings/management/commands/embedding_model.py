@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.core.management.base import CommandParser
 
 from embeddings import slots
-from portal.tenancy.commands import REFUSED, PortalCommand
+from portal.tenancy.commands import REFUSED, Options, PortalCommand
 
 
 class Command(PortalCommand):
@@ -17,7 +15,7 @@ class Command(PortalCommand):
         super().add_arguments(parser)
         parser.add_argument("action", choices=("status", "switch", "drop"), nargs="?", default="status")
 
-    def run(self, **options: Any) -> None:
+    def run(self, options: Options) -> None:
         try:
             if options["action"] == "switch":
                 message = f"{slots.switch().model} serves now. Run the same command again to go back."

@@ -15,6 +15,8 @@ from django.db.models.functions import Collate
 
 from tools.models import Endpoint, ManualOverride, McpServer, Source, Tool
 
+Entry = dict[str, Any]
+"""A tool, or a part of one, as JSON has it."""
 FORMATS = ("jsonl", "yaml")
 
 # What is a row's own, or made by the portal.
@@ -31,7 +33,7 @@ SERVER_FIELDS = ("slug", "title", "url", "command_id", "headers")
 OVERRIDE_FIELDS = ("field", "value", "imported_value", "made_by", "made_at")
 
 
-def entries(source: str = "") -> Iterator[dict[str, Any]]:
+def entries(source: str = "") -> Iterator[Entry]:
     """Every tool of the current tenant, or of the source with this slug, in the order of namespace and tool_id."""
     tools = with_all(Tool.objects.filter(source__slug=source) if source else Tool.objects.all())
     # By bytes: whatever a database thinks of languages, the same tools give the same file.
@@ -44,7 +46,7 @@ def with_all(tools: Any) -> Any:
     return tools.select_related("endpoint", "source__server").prefetch_related("overrides")
 
 
-def entry(tool: Tool) -> dict[str, Any]:
+def entry(tool: Tool) -> Entry:
     """All of one tool, as JSON has it."""
     return {
         **values(tool, TOOL_FIELDS),
@@ -54,48 +56,46 @@ def entry(tool: Tool) -> dict[str, Any]:
     }
 
 
-def overrides(rows: Iterable[ManualOverride]) -> list[dict[str, Any]]:
+def overrides(rows: Iterable[ManualOverride]) -> list[Entry]:
     """A tool's overrides, in the order of their fields."""
     return sorted((values(one, OVERRIDE_FIELDS) for one in rows), key=lambda one: str(one["field"]))
 
 
-def _source(source: Source | None) -> dict[str, Any] | None:
+def _source(source: Source | None) -> Entry | None:
     if source is None:
         return None
     server = None if source.server is None else values(source.server, SERVER_FIELDS)
     return {**values(source, SOURCE_FIELDS), "server": server}
 
 
-def values(
-    row: Tool | Source | Endpoint | McpServer | ManualOverride, names: Iterable[str]
-) -> dict[str, Any]:
+def values(row: Tool | Source | Endpoint | McpServer | ManualOverride, names: Iterable[str]) -> Entry:
     """These fields of a row, as JSON has them."""
     return {KEYS.get(name, name): _plain(getattr(row, name)) for name in names}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A moment by ISO 8601 in UTC, a decimal number as text, and a choice without its class."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     return str(value) if isinstance(value, str | Decimal) else value
 
 
-def written(found: Iterable[dict[str, Any]], file_format: str) -> Iterator[str]:
+def written(found: Iterable[Entry], file_format: str) -> Iterator[str]:
     """The entries as text, one by one, in one of FORMATS."""
     return map(_yaml if file_format == "yaml" else _json, found)
 
 
-def _json(one: dict[str, Any]) -> str:
+def _json(one: Entry) -> str:
     return json.dumps(one, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def _yaml(one: dict[str, Any]) -> str:
+def _yaml(one: Entry) -> str:
     text: str = yaml.dump([one], Dumper=_Dumper, allow_unicode=True, sort_keys=True, width=120)
     return text
 
 
 class _Dumper(yaml.CSafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import Any
 from uuid import UUID
 
 from django.core.management.base import CommandParser
@@ -17,7 +16,7 @@ from portal.jobs.command import INTERRUPTED, JobCommand
 from portal.jobs.context import Context
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobState
-from portal.tenancy.commands import REFUSED, USAGE
+from portal.tenancy.commands import REFUSED, USAGE, Options
 from portal.tenancy.context import tenant_context
 from tools.catalogue.embedding_jobs import BACKFILL
 from tools.catalogue.embedding_text import ENTITY
@@ -42,7 +41,7 @@ class Command(JobCommand):
         parser.add_argument("--detach", action="store_true", help="let a worker run the job")
         parser.add_argument("--resume", default="", metavar="JOB", help="go on with a job that was stopped")
 
-    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> int | None:
+    def run_for(self, tenant_id: UUID, options: Options) -> int | None:
         args = self._args(options)
         if options["dry_run"]:
             self._count(tenant_id, args, options)
@@ -97,7 +96,7 @@ class Command(JobCommand):
         except KeyboardInterrupt:
             return False
 
-    def _args(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _args(self, options: Options) -> dict[str, object]:
         return {
             "statuses": [word.strip() for word in options["status"].split(",") if word.strip()],
             "source": options["source"],
@@ -108,7 +107,7 @@ class Command(JobCommand):
             **({} if options["wait"] or options["detach"] else {"ahead": 0}),
         }
 
-    def _job(self, tenant_id: UUID, args: dict[str, Any], options: dict[str, Any]) -> Job:
+    def _job(self, tenant_id: UUID, args: dict[str, object], options: Options) -> Job:
         if options["resume"]:
             job = self.find(tenant_id, options["resume"])
             return job if job.effective_state == JobState.QUEUED else services.resume(job.pk)
@@ -120,7 +119,7 @@ class Command(JobCommand):
                 raise
             return error.job
 
-    def _count(self, tenant_id: UUID, args: dict[str, Any], options: dict[str, Any]) -> None:
+    def _count(self, tenant_id: UUID, args: dict[str, object], options: Options) -> None:
         try:
             with tenant_context(tenant_id):
                 found = services.estimate(BACKFILL, args)
@@ -133,7 +132,7 @@ class Command(JobCommand):
             f"{found.rate:.0f} a second{'' if found.measured else ' (not measured yet)'}. Nothing was started.",
         )
 
-    def _end(self, job: Job, options: dict[str, Any]) -> int:
+    def _end(self, job: Job, options: Options) -> int:
         with job.in_tenant():
             job = services.find(job.pk)
             counts = count_by_status(ENTITY)

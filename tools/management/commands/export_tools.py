@@ -7,12 +7,11 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from django.core.management.base import CommandParser
 
-from portal.tenancy.commands import REFUSED, USAGE, TenantCommand
+from portal.tenancy.commands import REFUSED, USAGE, Options, TenantCommand
 from portal.tenancy.context import tenant_context
 from tools.imports.files import export as exports
 from tools.models import Source
@@ -31,7 +30,7 @@ class Command(TenantCommand):
             "-o", "--output", default="", metavar="FILE", help="default: stdout, with the report on stderr"
         )
 
-    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
+    def run_for(self, tenant_id: UUID, options: Options) -> None:
         where = options["output"]
         tools = 0
         with tenant_context(tenant_id), self._opened(where) as write:

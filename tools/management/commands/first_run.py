@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from django.core.management.base import CommandParser
 
 from portal import env
 from portal.embedded.errors import ServiceError
-from portal.tenancy.commands import REFUSED, PortalCommand
+from portal.tenancy.commands import REFUSED, Options, PortalCommand
 from tools.catalogue.errors import CatalogueError
 from tools.first_run import FirstRun, first_run
 from tools.imports.formats.specs import DocumentRefused
@@ -26,7 +25,7 @@ class Command(PortalCommand):
         super().add_arguments(parser)
         parser.add_argument("--no-demo", action="store_true", help="leave the catalogue empty")
 
-    def run(self, **options: Any) -> None:
+    def run(self, options: Options) -> None:
         file = Path(os.environ.get("PORTAL_STATE") or env.STATE) / FILE_NAME
         url = os.environ.get("PORTAL_URL") or f"http://127.0.0.1:{os.environ.get('PORT') or 8000}"
         try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.core.management.base import CommandParser
 from django.db.models import Q
 
-from portal.tenancy.commands import USAGE, TenantCommand
+from portal.tenancy.commands import USAGE, Options, TenantCommand
 from portal.tenancy.context import tenant_context
 from tools.catalogue.tools import refresh_embeddings
 from tools.models import Tool
@@ -23,7 +22,7 @@ class Command(TenantCommand):
         parser.add_argument("--namespace", default="public")
         parser.add_argument("--failed", action="store_true", help="all tools whose embedding failed")
 
-    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
+    def run_for(self, tenant_id: UUID, options: Options) -> None:
         if not options["tool"] and not options["failed"]:
             self.stop(USAGE, "Name at least one tool, or use --failed.")
         with tenant_context(tenant_id):

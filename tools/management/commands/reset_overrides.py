@@ -6,13 +6,12 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import suppress
-from typing import Any
 from uuid import UUID
 
 from django.core.management.base import CommandParser
 from django.db.models import Q, QuerySet
 
-from portal.tenancy.commands import REFUSED, USAGE, TenantCommand
+from portal.tenancy.commands import REFUSED, USAGE, Options, TenantCommand
 from portal.tenancy.context import tenant_context
 from tools import fields
 from tools.catalogue import overrides
@@ -38,7 +37,7 @@ class Command(TenantCommand):
         parser.add_argument("--yes", action="store_true", help="do not ask")
         parser.add_argument("--dry-run", action="store_true", help="show the difference, and reset nothing")
 
-    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
+    def run_for(self, tenant_id: UUID, options: Options) -> None:
         with tenant_context(tenant_id):
             chosen = self._chosen(options)
             values = dict(chosen.values_list("pk", "value"))
@@ -64,7 +63,7 @@ class Command(TenantCommand):
         )
         self.show(options, {"reset": reset, "dry_run": options["dry_run"], "overrides": told}, said)
 
-    def _chosen(self, options: dict[str, Any]) -> QuerySet[ManualOverride]:
+    def _chosen(self, options: Options) -> QuerySet[ManualOverride]:
         if sum(map(bool, (options["tool"], options["source"], options["all"]))) != 1:
             self.stop(USAGE, "Name tools, or a source with --source, or take all with --all.")
         chosen: QuerySet[ManualOverride] = ManualOverride.objects.all()
@@ -90,7 +89,7 @@ class Command(TenantCommand):
             self.stop(USAGE, f"There is no tool {name!r} in {namespace}.")
         return tool
 
-    def _ask(self, count: int, options: dict[str, Any]) -> None:
+    def _ask(self, count: int, options: Options) -> None:
         if options["yes"]:
             return
         if options["json"] or not sys.stdin.isatty():
@@ -99,9 +98,9 @@ class Command(TenantCommand):
             self.stop(REFUSED, "Nothing was reset.")
 
 
-def _diff(one: dict[str, Any]) -> str:
+def _diff(one: dict[str, object]) -> str:
     return f"{one['tool']}: {one['field']}\n  - {_text(one['value'])}\n  + {_text(one['imported'])}"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

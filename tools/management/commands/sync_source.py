@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from django.core.management.base import CommandParser
@@ -14,7 +13,7 @@ from portal.jobs import services
 from portal.jobs.command import INTERRUPTED, JobCommand
 from portal.jobs.errors import AlreadyRunning, InvalidArguments
 from portal.jobs.models import Job, JobState
-from portal.tenancy.commands import DONE, REFUSED, SOME_FAILED, USAGE
+from portal.tenancy.commands import DONE, REFUSED, SOME_FAILED, USAGE, Options
 from portal.tenancy.context import tenant_context
 from tools.imports.syncing.jobs import SYNC
 from tools.management.import_command import ACTOR
@@ -44,9 +43,9 @@ class Command(JobCommand):
         parser.add_argument("--no-progress", action="store_true")
         parser.add_argument("--detach", action="store_true", help="let workers run the jobs")
 
-    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> int | None:
+    def run_for(self, tenant_id: UUID, options: Options) -> int | None:
         codes: list[int] = []
-        found: list[dict[str, Any]] = []
+        found: list[dict[str, object]] = []
         for slug in self._slugs(tenant_id, options):
             code, one = self._sync(tenant_id, slug, options)
             codes.append(code)
@@ -65,13 +64,13 @@ class Command(JobCommand):
             return codes[-1]
         return SOME_FAILED if any(codes) else DONE
 
-    def _slugs(self, tenant_id: UUID, options: dict[str, Any]) -> list[str]:
+    def _slugs(self, tenant_id: UUID, options: Options) -> list[str]:
         if not options["all"]:
             return [options["source"]]
         with tenant_context(tenant_id):
             return [source.slug for source in Source.objects.all() if source.is_readable]
 
-    def _sync(self, tenant_id: UUID, slug: str, options: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def _sync(self, tenant_id: UUID, slug: str, options: Options) -> tuple[int, dict[str, object]]:
         """The exit code and what is told of one source."""
         args = {"source": slug, "apply": options["apply"], "confirm_removals": options["confirm_removals"]}
         try:
@@ -104,7 +103,7 @@ class Command(JobCommand):
             sync = Sync.objects.get(pk=job.cursor["sync"])
             return self._found(slug, job, sync, options)
 
-    def _found(self, slug: str, job: Job, sync: Sync, options: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def _found(self, slug: str, job: Job, sync: Sync, options: Options) -> tuple[int, dict[str, object]]:
         # A plan that waited already, and still says what there is to do, is this job's as well.
         if sync.created_at < job.created_at and sync.job_id != job.pk:
             self._text(options, f"{slug}: nothing has changed since the last sync.")
@@ -134,22 +133,22 @@ class Command(JobCommand):
             )
         return DONE, told
 
-    def _told(self, code: int, slug: str, sentence: str, **told: Any) -> tuple[int, dict[str, Any]]:
+    def _told(self, code: int, slug: str, sentence: str, **told: object) -> tuple[int, dict[str, object]]:
         self.say(f"{slug}: {sentence}")
         return code, {"source": slug, **told, "error": sentence}
 
-    def _text(self, options: dict[str, Any], text: str) -> None:
+    def _text(self, options: Options, text: str) -> None:
         if not options["json"]:
             self.stdout.write(text)
 
-    def _write(self, name: str, data: dict[str, Any]) -> None:
+    def _write(self, name: str, data: dict[str, object]) -> None:
         try:
             Path(name).write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", "utf-8")
         except OSError as error:
             self.stop(REFUSED, f"{name} cannot be written: {error.strerror}.")
 
 
-def _change(change: SyncChange) -> dict[str, Any]:
+def _change(change: SyncChange) -> dict[str, object]:
     return {
         "action": change.action,
         "key": change.key,

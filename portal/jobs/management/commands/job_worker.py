@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
 
 from portal.jobs.runner import Loop
-from portal.tenancy.commands import PortalCommand
+from portal.tenancy.commands import Options, PortalCommand
 
 
 class Command(PortalCommand):
     help = __doc__
 
-    def run(self, **options: Any) -> None:
+    def run(self, options: Options) -> None:
         ends = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, ends)
         loop = Loop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.core.management.base import CommandParser
@@ -11,7 +10,7 @@ from portal.jobs import services
 from portal.jobs.command import INTERRUPTED, JobCommand
 from portal.jobs.errors import JobError
 from portal.jobs.models import Job, JobState
-from portal.tenancy.commands import USAGE
+from portal.tenancy.commands import USAGE, Options
 from portal.tenancy.context import tenant_context
 
 CHANGES = {"cancel": services.cancel, "resume": services.resume, "retry": services.retry_failed}
@@ -29,7 +28,7 @@ class Command(JobCommand):
         parser.add_argument("--limit", type=int, default=20, help="with list; default: %(default)s")
         parser.add_argument("--no-progress", action="store_true", help="with watch")
 
-    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> int | None:
+    def run_for(self, tenant_id: UUID, options: Options) -> int | None:
         action = options["action"]
         if action == "list":
             self._list(tenant_id, options)
@@ -57,7 +56,7 @@ class Command(JobCommand):
             self.warn_without_worker()
         return None
 
-    def _list(self, tenant_id: UUID, options: dict[str, Any]) -> None:
+    def _list(self, tenant_id: UUID, options: Options) -> None:
         with tenant_context(tenant_id):
             found = services.jobs(kind=options["kind"], state=options["state"]).running_first()
             rows = list(found[: max(1, options["limit"])])
@@ -67,7 +66,7 @@ class Command(JobCommand):
         )
         self.show(options, {"jobs": [job.as_dict() for job in rows]}, text or "There are no jobs.")
 
-    def _show(self, job: Job, options: dict[str, Any]) -> None:
+    def _show(self, job: Job, options: Options) -> None:
         with job.in_tenant():
             job = services.find(job.pk)
             groups = services.failures_by_error(job.pk)

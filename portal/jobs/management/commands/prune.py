@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandParser
 
 from portal.jobs import services
-from portal.tenancy.commands import USAGE, PortalCommand
+from portal.tenancy.commands import USAGE, Options, PortalCommand
 
 
 class Command(PortalCommand):
@@ -25,7 +24,7 @@ class Command(PortalCommand):
             help="delete jobs that ended longer ago; default: %(default)s",
         )
 
-    def run(self, **options: Any) -> None:
+    def run(self, options: Options) -> None:
         days = re.fullmatch("([0-9]{1,5})d", options["jobs"])
         if days is None:
             self.stop(USAGE, "--jobs takes a number of days, as in 90d.")

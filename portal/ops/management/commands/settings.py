@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.core.management.base import CommandParser
 
 from portal.env import DECLARED
 from portal.ops import settings_report
-from portal.tenancy.commands import PortalCommand
+from portal.tenancy.commands import Options, PortalCommand
 
 
 class Command(PortalCommand):
@@ -19,7 +17,7 @@ class Command(PortalCommand):
         super().add_arguments(parser)
         parser.add_argument("--markdown", action="store_true", help="print the page docs/settings.md instead")
 
-    def run(self, **options: Any) -> None:
+    def run(self, options: Options) -> None:
         settings = DECLARED.values()
         if options["markdown"]:
             self.stdout.write(settings_report.as_markdown(settings), ending="")

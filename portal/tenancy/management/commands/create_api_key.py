@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 import pghistory
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
 
-from portal.tenancy.commands import REFUSED, TenantCommand
+from portal.tenancy.commands import REFUSED, Options, TenantCommand
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
 from portal.tenancy.models import MAX_RATE, Scope, Sensitivity
@@ -49,7 +48,7 @@ class Command(TenantCommand):
             "--rate", type=_rate, metavar="N", help="requests per minute; unlimited without it"
         )
 
-    def run_for(self, tenant_id: UUID, options: dict[str, Any]) -> None:
+    def run_for(self, tenant_id: UUID, options: Options) -> None:
         days = options["expires_in_days"]
         try:
             with tenant_context(tenant_id), pghistory.context(actor="manage.py create_api_key"):

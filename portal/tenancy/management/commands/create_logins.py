@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import connection
 from psycopg import sql
 
 from portal import env
-from portal.tenancy.commands import PortalCommand
+from portal.tenancy.commands import Options, PortalCommand
 from portal.tenancy.rls import CREATE_GROUPS
 
 GROUP_OF_URL = {"DATABASE_URL": "portal_app", "DATABASE_WORKER_URL": "portal_worker"}
@@ -17,7 +15,7 @@ GROUP_OF_URL = {"DATABASE_URL": "portal_app", "DATABASE_WORKER_URL": "portal_wor
 class Command(PortalCommand):
     help = __doc__
 
-    def run(self, **options: Any) -> None:
+    def run(self, options: Options) -> None:
         made = []
         with connection.cursor() as cursor:
             cursor.execute(CREATE_GROUPS)

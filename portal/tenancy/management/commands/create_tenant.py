@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
 
-from portal.tenancy.commands import REFUSED, PortalCommand
+from portal.tenancy.commands import REFUSED, Options, PortalCommand
 from portal.tenancy.models import Tenant
 
 
@@ -19,7 +17,7 @@ class Command(PortalCommand):
         parser.add_argument("slug", metavar="SLUG", help="letters, digits, dashes and underscores")
         parser.add_argument("--name", default="", help="as shown on pages; the slug without it")
 
-    def run(self, **options: Any) -> None:
+    def run(self, options: Options) -> None:
         tenant = Tenant(slug=options["slug"], name=options["name"] or options["slug"])
         try:
             tenant.full_clean()
