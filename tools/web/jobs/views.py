@@ -18,7 +18,7 @@ from portal.jobs.models import Job, JobState
 from portal.jobs.progress import duration
 from portal.tenancy.context import NoTenant, current_tenant
 from portal.tenancy.models import Role
-from tools.catalogue.embedding_jobs import BACKFILL
+from tools.catalogue.embedding_jobs import BACKFILL, REFRESH
 from tools.imports.syncing.jobs import APPLY
 from tools.models import Sync
 from tools.web.embeddings.state import open_passage_circuits
@@ -38,8 +38,13 @@ _SHOWN_ARGUMENTS = {
     "limit": "Stops after",
 }
 
-_CANCELLED = {APPLY: "Its changes so far are undone. The plan is kept and can be applied again."}
-"""The effect of Cancel by kind, for kinds that do not work in batches."""
+_QUEUED_STAYS = "The current batch is finished, and embeddings that are queued are still made. Resume continues from there."
+_CANCELLED = {
+    APPLY: "Its changes so far are undone. The plan is kept and can be applied again.",
+    BACKFILL: _QUEUED_STAYS,
+    REFRESH: _QUEUED_STAYS,
+}
+"""The effect of Cancel by kind of job, where it differs from the usual one."""
 
 
 def jobs_of_header(request: HttpRequest) -> dict[str, object]:

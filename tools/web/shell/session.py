@@ -15,7 +15,7 @@ from tools.web.shell.access import TenantRequest, member_page, next_url
 THEMES = ("system", "light", "dark")
 _YEAR = 365 * 86_400
 
-login = LoginView.as_view(template_name="shell/login.html", redirect_authenticated_user=True)
+login = LoginView.as_view(template_name="registration/login.html", redirect_authenticated_user=True)
 logout = LogoutView.as_view()
 
 
