@@ -112,12 +112,12 @@ def is_provided(field: str, endpoint: EndpointContent | Endpoint, source: Source
 
 
 def field_default(field: str) -> Any:
-    """The value of a field, or of a parameter's description, of which the source says nothing, or nothing any more."""
+    """The value of a field, or of a parameter's description, that the source does not provide."""
     return "" if field.startswith(PARAMETER_PREFIX) else _COLUMNS[field].get_default()
 
 
 def dropped_fields(before: EndpointContent | Endpoint, after: EndpointContent | Endpoint) -> JsonObject:
-    """What a source spoke of `before` and no longer does, with what a tool has of which nothing is said."""
+    """The fields that a source provided `before` and no longer does, with their defaults."""
     gone = before.metadata.get("tool", {}).keys() - after.metadata.get("tool", {}).keys() - _ALWAYS_PROVIDED
     return {name: field_default(name) for name in gone}
 

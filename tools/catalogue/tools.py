@@ -156,7 +156,7 @@ def sync_embeddings(
 
 
 def _locked(pk: UUID) -> Tool:
-    # Without a join to endpoint and source: whoever waited for a sync here must read them anew, not as they were before.
+    # Without a join to endpoint and source: a write that waited for a sync here reads them as they are after it.
     return Tool.objects.select_for_update().get(pk=pk)
 
 
@@ -206,7 +206,7 @@ def _changed_texts(tool: Tool, given: object) -> dict[str, str]:
 def _record_overrides(tool: Tool, edits: Mapping[str, object], actor: str) -> set[str]:
     """Records or removes the override of each edited field; returns the columns that follow.
 
-    A field of which the source says nothing is recorded as well, since its next version may say something; and so is an edit
+    A field that the source does not provide is recorded as well, since its next version may provide it; and so is an edit
     under a source whose syncs win, which lasts until the next one.
     """
     endpoint, source = tool.backing
