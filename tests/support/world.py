@@ -126,7 +126,7 @@ def _staff(username: str) -> Any:
     """An admin of the tenant, who may do in Django's admin whatever concerns a tenant, but is no superuser."""
     user = get_user_model().objects.create_user(username=username, is_staff=True)
     permissions = Permission.objects.filter(
-        content_type__app_label__in=["tools", "embeddings", "jobs", "tenancy"]
+        content_type__app_label__in=["tools", "embeddings", "resilience", "jobs", "tenancy"]
     )
     user.user_permissions.set(permissions)
     Membership.objects.create(user=user, role=Role.ADMIN)
@@ -171,7 +171,7 @@ def routes() -> Iterator[Route]:
 # Patterns that are no address of a thing, and why.
 NOT_OF_A_THING = {
     "docs/problems/<slug:name>": "/docs/problems/not_found",  # the same text for everybody
-    r"admin/^(?P<app_label>auth|tools|jobs|embeddings|tenancy)/$": "/admin/tools/",  # asked by this path instead
+    r"admin/^(?P<app_label>auth|tools|jobs|embeddings|resilience|tenancy)/$": "/admin/tools/",  # asked by this path instead
     r"admin/(?P<url>.*)$": "/admin/nothing/at/all/",
 }
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from embeddings.models import EmbeddingTask
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.support.counts import scaled
+from tests.support.counts import scaled, share_of_full_count
 from tests.support.imports.documents import document, import_document
 from tests.support.imports.exports import ENTRY, FORMATS, Maker, export_of, read_into, shop, written
 from tools import demo
@@ -354,10 +354,11 @@ def test_a_file_of_both_forms_is_refused_where_the_form_changes() -> None:
         import_export(tenant_id=uuid.uuid4(), raw=lines.encode(), name="t.jsonl", actor="x")
 
 
+@share_of_full_count()
 def test_many_tools_go_out_and_come_in_by_the_thousand(
-    committed: Tenant, make_tenant: Maker, figure: Callable[[str], None]
+    committed: Tenant, make_tenant: Maker, figure: Callable[[str], None], share: float
 ) -> None:
-    count = scaled(1_000)
+    count = scaled(1_000 * share)
     import_document(committed, document(*(f"operation_{number}" for number in range(count))))
     for file_format in exports.FORMATS:
         begun = time.monotonic()
