@@ -163,6 +163,8 @@ def routes() -> Iterator[Route]:
             if hasattr(pattern, "url_patterns"):
                 yield from walk(pattern.url_patterns, text)
             else:
+                # The admin names its apps there, in the order of their registration.
+                text = re.sub(r"\^\(\?P<app_label>[\w|]+\)/\$", "<app_label>/", text)
                 yield Route(text, pattern.name or "")
 
     return walk(get_resolver().url_patterns, "")
@@ -171,7 +173,7 @@ def routes() -> Iterator[Route]:
 # Patterns that are no address of a thing, and why.
 NOT_OF_A_THING = {
     "docs/problems/<slug:name>": "/docs/problems/not_found",  # the same text for everybody
-    r"admin/^(?P<app_label>auth|tools|jobs|embeddings|resilience|tenancy)/$": "/admin/tools/",  # asked by this path instead
+    "admin/<app_label>/": "/admin/tools/",  # asked by this path instead
     r"admin/(?P<url>.*)$": "/admin/nothing/at/all/",
 }
 
