@@ -113,11 +113,11 @@ def job_page(request: TenantRequest, pk: UUID) -> HttpResponse:
 
 
 def _render(request: TenantRequest, job: Job) -> HttpResponse:
-    shown = JobRow(job)
+    row = JobRow(job)
     count = poll_count(request)
     context = {
         "job": job,
-        "shown": shown,
+        "row": row,
         "arguments": [
             (word, _as_words(job.args[name])) for name, word in _SHOWN_ARGUMENTS.items() if job.args.get(name)
         ],
@@ -127,7 +127,7 @@ def _render(request: TenantRequest, job: Job) -> HttpResponse:
         "troubles": open_passage_circuits() if job.is_active else [],
         "poll_seconds": poll_seconds(count),
         "next_count": count + 1,
-        "spoken": _spoken(request, shown) if count else "",
+        "spoken": _spoken(request, row) if count else "",
     }
     return render(request, "jobs/detail.html#job" if request.htmx else "jobs/detail.html", context)
 
@@ -143,12 +143,12 @@ def _as_words(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _spoken(request: TenantRequest, shown: JobRow) -> str:
+def _spoken(request: TenantRequest, row: JobRow) -> str:
     """The text for screen readers of this poll: a quarter that was passed, or the outcome."""
-    if not shown.job.is_active:
-        return f"{shown.job.title}: {shown.badge.word.lower()}."
+    if not row.job.is_active:
+        return f"{row.job.title}: {row.badge.word.lower()}."
     before = request.GET.get("p", "")
-    return shown.quarter_since(
+    return row.quarter_since(
         int(before) if before.isascii() and before.isdigit() and len(before) < 4 else 100
     )
 
