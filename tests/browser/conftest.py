@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 from bench.stack import Stack, stack
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Role, Tenant
-from tests.support.browser import Portal
 from tests.support.database import real_commits
+from tests.support.pages.browser import Portal
 
 AXE = Path(__file__).resolve().parents[2] / ".venv-mcp" / "node_modules" / "axe-core" / "axe.min.js"
 PASSWORD = "correct horse battery staple"

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.support.browser import Portal
+from tests.support.pages.browser import Portal
 
 # In the page before its own scripts, as violations are told to the document only.
 WATCH = """

@@ -16,8 +16,8 @@ from playwright.sync_api import Page, expect
 from bench.stack import Stack, stack
 from portal.jobs import heartbeats
 from portal.tenancy.context import tenant_context
-from tests.support.browser import Portal
 from tests.support.database import real_commits
+from tests.support.pages.browser import Portal
 from tools.catalogue.tools import create_tool
 from tools.models import ToolEmbedding
 

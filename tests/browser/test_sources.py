@@ -16,9 +16,9 @@ from playwright.sync_api import Locator, Page, expect
 from bench.stack import Stack, stack
 from portal.jobs import heartbeats
 from portal.tenancy.context import tenant_context
-from tests.support.browser import Portal, violations
 from tests.support.database import real_commits
 from tests.support.imports.documents import OPENAPI, document, import_document, needs_inputs
+from tests.support.pages.browser import Portal, violations
 from tests.support.servers.mcp_servers import plain
 from tools.catalogue import sources
 from tools.models import McpServer, Source, Tool

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from portal.tenancy.context import tenant_context
-from tests.support.browser import Portal, violations
 from tests.support.imports import documents
 from tests.support.overrides import pets
+from tests.support.pages.browser import Portal, violations
 from tools.catalogue.tools import update_tool
 from tools.models import Tool
 

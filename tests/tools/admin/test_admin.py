@@ -19,7 +19,7 @@ from portal.resilience.models import Circuit
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Tenant
-from tests.support.web import seen
+from tests.support.pages.web import seen
 from tools.catalogue import servers, sources
 from tools.catalogue.tools import create_tool, update_tool
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncChange, Tool, ToolEmbedding

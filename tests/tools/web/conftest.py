@@ -9,7 +9,7 @@ import pytest
 
 from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
-from tests.support.web import import_shop
+from tests.support.pages.web import import_shop
 from tools.models import Tool, ToolEmbedding
 
 

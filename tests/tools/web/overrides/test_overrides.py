@@ -12,7 +12,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
 from tests.support.overrides import ids, many, overrule, pets
-from tests.support.web import seen_of
+from tests.support.pages.web import seen_of
 from tools.catalogue import overrides
 from tools.catalogue.tools import update_tool
 from tools.models import ManualOverride, Tool

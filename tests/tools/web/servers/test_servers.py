@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 
 from portal.tenancy.models import Tenant
+from tests.support.pages.web import seen
 from tests.support.servers.mcp_servers import allow, plain
-from tests.support.web import seen
 from tools.catalogue import servers
 from tools.models import Health, McpServer, Source
 

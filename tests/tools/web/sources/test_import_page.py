@@ -10,8 +10,8 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
+from tests.support.pages.web import SHOP_DOCUMENT
 from tests.support.servers.mcp_servers import allow, plain
-from tests.support.web import SHOP_DOCUMENT
 from tools.models import McpServer, Source, Sync, SyncState, Tool
 
 RAW = (SHOP_DOCUMENT % "Lists orders.").encode()

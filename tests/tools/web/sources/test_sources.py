@@ -14,7 +14,7 @@ from django.test import Client
 from portal.jobs.models import Job
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
-from tests.support.web import SHOP_DOCUMENT, seen
+from tests.support.pages.web import SHOP_DOCUMENT, seen
 from tools.catalogue import sources
 from tools.catalogue.tools import update_tool
 from tools.models import Source, Sync, Tool

@@ -9,7 +9,7 @@ from django.test import Client
 from portal.jobs.models import Job, JobState
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
-from tests.support.sync_pages import agreed, ids, path_of, started
+from tests.support.pages.sync_pages import agreed, ids, path_of, started
 from tools.models import Sync, SyncState
 
 HTMX = {"HX-Request": "true"}

@@ -10,7 +10,7 @@ from django.test import Client
 
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
-from tests.support.sync_pages import agreed, path_of, started
+from tests.support.pages.sync_pages import agreed, path_of, started
 from tools.catalogue.tools import update_tool
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import tool_file

@@ -10,7 +10,7 @@ from django.test import Client, override_settings
 from django.utils import timezone
 
 from embeddings.models import EmbeddingTask
-from tests.support.web import import_shop, seen_of
+from tests.support.pages.web import import_shop, seen_of
 from tools.catalogue.tools import refresh_embeddings, update_tool
 from tools.models import ManualOverride, Source, Tool, ToolEmbedding
 
