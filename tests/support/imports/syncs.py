@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from django.db import connection
 
+from portal.jobs import runner, services
+from portal.jobs.models import Job
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
+from tests.support.database import login
 from tests.support.imports.limits import parse_document
 from tools.catalogue.tools import update_tool
 from tools.imports.fetching import sandbox
@@ -18,6 +22,7 @@ from tools.imports.formats.specs import ParsedDocument
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.changes import ImportReport
 from tools.imports.syncing.documents import IncomingDocument
+from tools.imports.syncing.jobs import APPLY, SYNC
 from tools.models import Sync, SyncChange, Tool, ToolEmbedding
 
 WRITTEN = (
@@ -101,3 +106,19 @@ def nothing_written(tenant: Tenant, *without: str) -> Iterator[None]:
     before = fingerprints(tenant, *without)
     yield
     assert fingerprints(tenant, *without) == before
+
+
+def run_sync_jobs() -> list[str]:
+    """Runs the jobs that wait, as a runner does; the states in which they end."""
+    ended = []
+    with login("DATABASE_WORKER_URL"):
+        while job := Job.all_tenants.claim(kinds=[SYNC, APPLY]):
+            runner.run(job, threading.Event())
+            with job.in_tenant():
+                ended.append(services.find(job.pk).effective_state)
+    return ended
+
+
+def find_job(tenant: Tenant, job: Job) -> Job:
+    with tenant_context(tenant.pk):
+        return services.find(job.pk)

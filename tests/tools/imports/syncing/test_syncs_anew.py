@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import psycopg
@@ -15,32 +15,32 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from portal.jobs import runner, services
+from portal.jobs import services
 from portal.jobs.models import Job
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.database import login
+from tests.support.imports.api_server import Api, Handler
 from tests.support.imports.documents import document, import_document
 from tests.support.imports.syncs import (
     again,
     apply,
     changes,
     edit,
+    find_job,
     nothing_written,
     parse_here,
     plan,
+    run_sync_jobs,
     texts,
-    tool,
 )
-from tests.support.threads import in_thread
-from tests.support.waiting import wait_until
 from tools.catalogue import sources
 from tools.catalogue.errors import Invalid, SyncFailed, WrongSyncState
 from tools.imports.fetching import sandbox
 from tools.imports.syncing import schedule
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import IncomingDocument
-from tools.imports.syncing.jobs import APPLY, SYNC
+from tools.imports.syncing.jobs import SYNC
 from tools.models import Source, Sync, SyncState
 
 Owner = psycopg.Connection[Any]
@@ -49,39 +49,6 @@ Owner = psycopg.Connection[Any]
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "parse", parse_here)
-
-
-class Api:
-    """Where a source is read from: `body` is what it says, of which `cut` bytes do not arrive."""
-
-    def __init__(self) -> None:
-        self.body, self.status, self.cut, self.chunked = b"", 200, 0, False
-        self.url = ""
-        self.meanwhile: Callable[[], object] = lambda: None  # happens before it answers
-
-    def says(self, content: dict[str, Any]) -> None:
-        self.body = json.dumps(content).encode()
-
-
-class Handler(BaseHTTPRequestHandler):
-    api: Api
-
-    def do_GET(self) -> None:
-        self.api.meanwhile()
-        body = self.api.body
-        self.send_response(self.api.status)
-        if self.api.chunked:
-            self.send_header("Transfer-Encoding", "chunked")
-            self.end_headers()
-            body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
-        else:
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-        self.wfile.write(body[: len(body) - self.api.cut])
-        self.close_connection = True
-
-    def log_message(self, *args: Any) -> None:
-        pass
 
 
 @pytest.fixture
@@ -220,8 +187,8 @@ def test_syn_4_a_source_that_is_deleted_while_it_is_read_stays_deleted(
     with tenant_context(shop.pk):
         job = services.start(SYNC, {"source": "shop", "apply": True}, by="olga")
     api.meanwhile, api.status = delete, status
-    assert work() == ["failed"]
-    assert find(shop, job).error == "The source was deleted in the meantime."
+    assert run_sync_jobs() == ["failed"]
+    assert find_job(shop, job).error == "The source was deleted in the meantime."
     assert texts(shop) == {}
     with tenant_context(shop.pk):
         assert not Source.objects.exists()
@@ -275,9 +242,9 @@ def test_syn_4_after_a_failure_a_reading_without_news_answers_with_the_last_good
     api.status = 200
     with tenant_context(shop.pk):
         job = services.start(SYNC, {"source": "shop"}, by="olga")
-    assert work() == ["succeeded"]
-    assert find(shop, job).log[-1]["text"] == "Nothing is new."
-    assert find(shop, job).cursor == {"sync": str(good.pk)}
+    assert run_sync_jobs() == ["succeeded"]
+    assert find_job(shop, job).log[-1]["text"] == "Nothing is new."
+    assert find_job(shop, job).cursor == {"sync": str(good.pk)}
 
 
 # --- Where it is read -------------------------------------------------------------------------------------------------
@@ -338,17 +305,6 @@ def start_due() -> int:
         return schedule.start_due_syncs()
 
 
-def work() -> list[str]:
-    """Runs the jobs that wait, as a runner does; the states in which they end."""
-    ended = []
-    with login("DATABASE_WORKER_URL"):
-        while job := Job.all_tenants.claim(kinds=[SYNC, APPLY]):
-            runner.run(job, threading.Event())
-            with job.in_tenant():
-                ended.append(services.find(job.pk).effective_state)
-    return ended
-
-
 def is_due(owner: Owner) -> None:
     owner.execute("UPDATE tools_source SET next_sync_at = now() - interval '3 hours' WHERE schedule <> ''")
 
@@ -364,7 +320,7 @@ def test_syn_4_a_source_is_read_when_it_is_due_and_not_before(
     is_due(admin_database)
     assert start_due() == 1  # once, although three were missed
     assert start_due() == 0
-    assert work() == ["succeeded"]
+    assert run_sync_jobs() == ["succeeded"]
     assert wait(shop) == timedelta(hours=1)
     assert history(shop)[0] == (SyncState.PLANNED, "schedule")
     assert texts(shop)["a"] != "New."  # somebody looks at it first
@@ -378,13 +334,13 @@ def test_syn_4_with_auto_apply_it_is_applied_by_itself_but_for_what_needs_a_pers
     api.says(document("a", "b", a="New.", b="Theirs."))
     is_due(admin_database)
     start_due()
-    assert work() == ["succeeded"]
+    assert run_sync_jobs() == ["succeeded"]
     assert texts(shop) == {"a": "New.", "b": "Ours."}
     assert history(shop)[0] == (SyncState.APPLIED, "schedule")
     api.says(document("a"))
     is_due(admin_database)
     start_due()
-    assert work() == ["succeeded"]
+    assert run_sync_jobs() == ["succeeded"]
     assert history(shop)[0] == (SyncState.PLANNED, "schedule")
     assert texts(shop).keys() == {"a", "b"}
     with tenant_context(shop.pk):
@@ -401,7 +357,7 @@ def test_syn_4_what_fails_is_tried_again_later_each_time_up_to_its_usual_interva
     for _ in range(6):
         is_due(admin_database)
         assert start_due() == 1
-        assert work() == ["failed"]
+        assert run_sync_jobs() == ["failed"]
         waits.append(wait(shop))
     assert waits == [timedelta(minutes=minutes) for minutes in (5, 10, 20, 40, 60, 60)]
     assert source(shop).failures == 6
@@ -410,7 +366,7 @@ def test_syn_4_what_fails_is_tried_again_later_each_time_up_to_its_usual_interva
     api.status = 200
     is_due(admin_database)
     start_due()
-    assert work() == ["succeeded"]
+    assert run_sync_jobs() == ["succeeded"]
     assert (source(shop).failures, source(shop).last_error, wait(shop)) == (0, "", timedelta(hours=1))
 
 
@@ -423,7 +379,7 @@ def test_syn_4_one_tenants_failing_source_does_not_keep_anothers_waiting(
     change(other, url=api.url, schedule="hourly")
     is_due(admin_database)
     assert start_due() == 2
-    assert sorted(work()) == ["failed", "succeeded"]
+    assert sorted(run_sync_jobs()) == ["failed", "succeeded"]
     assert (source(shop).failures, source(other).failures) == (1, 0)
 
 
@@ -431,80 +387,3 @@ def test_a_source_without_an_address_has_no_schedule(committed: Tenant) -> None:
     import_document(committed, document("a"))
     with pytest.raises(Invalid, match="no address to be read from"):
         change(committed, schedule="daily")
-
-
-# --- Applying as a job ------------------------------------------------------------------------------------------------
-def start(tenant: Tenant, sync: Sync, **args: Any) -> Job:
-    with tenant_context(tenant.pk):
-        return services.start(APPLY, {"sync": str(sync.pk), **args}, by="anton")
-
-
-def find(tenant: Tenant, job: Job) -> Job:
-    with tenant_context(tenant.pk):
-        return services.find(job.pk)
-
-
-def test_syn_4_a_plan_is_applied_as_a_job_by_who_asked_for_it(committed: Tenant) -> None:
-    import_document(committed, document("a", "b"))
-    sync = plan(committed, document("a", "b", "c", a="New."))
-    job = start(committed, sync)
-    assert work() == ["succeeded"]
-    assert (find(committed, job).done, find(committed, job).total) == (2, 2)
-    assert texts(committed)["a"] == "New."
-    over = again(committed, sync)
-    assert (over.state, over.ended_by, over.job_id) == (SyncState.APPLIED, "anton", job.pk)
-
-
-def test_syn_4_a_job_that_is_refused_ends_with_the_sentence_and_the_plan_waits(committed: Tenant) -> None:
-    import_document(committed, document("a", "b"))
-    sync = plan(committed, document("a"))
-    job = start(committed, sync)
-    with nothing_written(committed):
-        assert work() == ["failed"]
-    assert find(committed, job).error.startswith("1 of 2 tools would vanish (50%), so nothing was applied.")
-    assert again(committed, sync).state == SyncState.PLANNED
-    start(committed, sync, confirm_removals=True)
-    assert work() == ["succeeded"]
-    assert texts(committed).keys() == {"a"}
-
-
-def cancelling_rolls_back(tenant: Tenant, owner: Owner) -> None:
-    """It is cancelled while it has written some tools, and waits for one that another write holds."""
-    import_document(tenant, document("a", "b"))
-    sync = plan(tenant, document("a", "b", "c", "d", a="New.", b="New."))
-    job = start(tenant, sync)
-    held = threading.Event()
-    with nothing_written(tenant):
-        with in_thread(lambda: held.wait(20) and work()), owner.transaction():
-            owner.execute("SELECT FROM tools_tool WHERE id = %s FOR UPDATE", [tool(tenant, "b").pk])
-            held.set()
-            # For this lock, and no other: other tests' waits are in the same server's view of locks.
-            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
-            wait_until(lambda: owner.execute(waiting).fetchone() == (1,), "the sync waits for the tool")
-            with tenant_context(tenant.pk):
-                services.cancel(job.pk)
-        assert find(tenant, job).effective_state == "cancelled"
-    assert again(tenant, sync).state == SyncState.PLANNED
-    with tenant_context(tenant.pk):
-        services.resume(job.pk)
-    assert work() == ["succeeded"]
-    assert texts(tenant) == {
-        "a": "New.", "b": "New.", "c": "Does c as the shop wants it.", "d": "Does d as the shop wants it.",
-    }  # fmt: skip
-
-
-def test_syn_4_a_cancelled_job_has_applied_nothing_and_can_go_on(
-    committed: Tenant, admin_database: Owner
-) -> None:
-    cancelling_rolls_back(committed, admin_database)
-
-
-def test_the_test_of_the_cancel_notices_a_job_that_does_not_ask(
-    committed: Tenant, admin_database: Owner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    apply_sync = syncs.apply_sync
-    monkeypatch.setattr(
-        syncs, "apply_sync", lambda progress, **options: apply_sync(**options)  # nobody is told of progress
-    )  # fmt: skip
-    with pytest.raises(AssertionError):
-        cancelling_rolls_back(committed, admin_database)
