@@ -18,8 +18,9 @@ class ToolField:
 
     `editable`: a person may set it. `overridable`: an import fills it as well, and a person's value stays over the imported one
     (SYN-5). `source_owned`: of an imported tool nobody but its source sets it. `searchable`: its text is embedded and searched
-    by words; tool_text.py has a place for some, the others are topics. `in_files`: how a file of tools, or a LightAPI
-    document, gives it beyond what an endpoint has columns for. `label` is its name within a sentence. `group` is its part of
+    by words; tool_text.py has a place for some, the others are topics. `in_files`: how a file of tools gives it
+    where an endpoint has no column for it; formats/lightapi/document.py names the fields that a LightAPI description
+    gives. `label` is its name within a sentence. `group` is its part of
     the admin's form.
     """
 

@@ -9,7 +9,7 @@ from tools.imports.syncing import pruning, schedule
 
 @shared_task(name="tools.tasks.start_due_syncs", ignore_result=True)
 def start_due_syncs() -> None:
-    """Reads sources anew whose schedule says so."""
+    """Starts the scheduled syncs that are due."""
     schedule.start_due_syncs()
 
 

@@ -1,4 +1,4 @@
-"""Finds embeddings that are not what they should be, and enqueues them: missing, stale, failed, disabled or blank by mistake,
+"""Finds embeddings that are not what they should be, and enqueues them: missing, outdated, failed, disabled or blank by mistake,
 or of another model. Also counts embeddings by status. The workers embed them; a job (job.py) follows them to the end.
 """
 

@@ -59,7 +59,7 @@ class Embedded:
 
 
 class QueueWatermarks:
-    """How far a worker has read the queue of each tenant and priority: what is free there is due no earlier (rule 10).
+    """How far a worker has read the queue of each tenant and priority: what is free there is due no earlier (RELIABILITY rule 10).
 
     While an old snapshot is held, the index entries of finished tasks cannot be removed, and a claim that starts at the
     beginning of the index steps over all of them. A watermark misses tasks that were locked when it passed them, or committed
@@ -181,7 +181,7 @@ def retry_later(task: Task, *, error: str, delay: float) -> None:
 
 
 def release(tasks: Sequence[Task], *, error: str = "", delay: float = 0) -> None:
-    """Gives tasks back without counting the attempt: the provider is in trouble, or this process ends (RELIABILITY 15)."""
+    """Gives tasks back without counting the attempt: the provider is in trouble, or this process ends (RELIABILITY rule 15)."""
     if tasks:
         sql.execute("claims.release", **_claims_of(tasks), error=error[:ERROR_LENGTH], delay=delay)
 

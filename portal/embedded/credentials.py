@@ -1,7 +1,7 @@
 """`services.json`: the URLs with their passwords and the portal's secret key, made once and kept beside the data.
 
-The passwords are the file's only memory: folders and ports are written anew at every start, so that a project may be
-moved. Settings read this file (portal/env.py) where the environment says nothing.
+Only the passwords, the secret key and Valkey's port are carried over from one start to the next; the folders are written
+each time, so that a project may be moved. Settings read this file (portal/env.py) where the environment says nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who calls, and may they: `Authorization: Bearer tp_…` names the key, whose scopes decide.
+"""Authenticates requests of the API (`Authorization: Bearer tp_…` names the key) and checks the key's scopes.
 
 The functions serve any application, of DRF or not; the classes make DRF call them.
 """

@@ -48,7 +48,7 @@ _TYPES = (
     ),
     ProblemType(
         "not_found", 404,
-        "There is no such address, or no such thing that this key may see. What belongs to others looks the same.",
+        "There is no such address, or no such thing that this key may see. Things that this key may not see, such as those of another tenant, get the same answer.",
         "Check the address, the `namespace` and the key. Lists show what there is.",
         "There is no tool 'send_mail' here.",
     ),
@@ -66,7 +66,7 @@ _TYPES = (
     ),
     ProblemType(
         "conflict", 409,
-        "The thing is in a state in which this cannot be done.",
+        "The state of the resource does not allow this.",
         "Read it again, and decide by what it is now.",
         "This tool has nothing to embed, is inactive, or embedding is disabled.",
     ),
@@ -78,7 +78,7 @@ _TYPES = (
     ),
     ProblemType(
         "managed_by_source", 409,
-        "This tool comes from a source, which decides about what was asked for.",
+        "This tool comes from a source, and what was asked for can only be changed there.",
         "Change it at its source and import again.",
         "This tool is managed by the source 'billing'.",
     ),
@@ -97,14 +97,14 @@ _TYPES = (
     ),
     ProblemType(
         "removals_need_confirmation", 409,
-        "The document no longer has more than a fifth of the source's endpoints; `removed` and `active` count them. A document "
+        "More than a fifth of the source's endpoints are missing from the document; `removed` and `active` count them. A document "
         "that was cut on its way looks like that, too.",
         "Look at what would vanish with `dry_run=true`, then send the same request with `confirm_removals` set to true.",
         "12 of 40 endpoints of billing would vanish, more than a fifth. Confirm the removals if that is meant.",
     ),
     ProblemType(
         "plan_outgrown", 409,
-        "The source was planned again since, so that this plan is no longer for what there is now.",
+        "The source has been planned again since, so this plan is out of date.",
         "Look at the newest sync of the source, and apply that one.",
         "A later plan has taken the place of this one.",
     ),
@@ -116,19 +116,19 @@ _TYPES = (
     ),
     ProblemType(
         "payload_too_large", 413,
-        "The body or the document is larger than is taken in.",
+        "The body or the document is larger than the limit.",
         "Send less: 1 MB of JSON, 20 MB of a document.",
         "The body is larger than 1 MB.",
     ),
     ProblemType(
         "unsupported_media_type", 415,
-        "The body is of a kind that is not read here.",
+        "The media type of the body is not supported here.",
         "Send `application/json`; documents are uploaded as `multipart/form-data`.",
         'Unsupported media type "text/plain" in request.',
     ),
     ProblemType(
         "unprocessable", 422,
-        "The request can be read, and what it asks for contradicts itself, or is an address or a command that cannot be asked.",
+        "The request can be read, and what it asks for contradicts itself, or names an address or command that is not allowed.",
         "`detail` and `errors` say what.",
         "This cannot be done.",
     ),
@@ -171,7 +171,7 @@ _TYPES = (
     ),
     ProblemType(
         "unavailable", 503,
-        "The database did not answer in time, or other imports are being read: one worker is always kept for everything else.",
+        "The database did not answer in time, or other imports are being read: one worker is always reserved for other requests.",
         "Send the request again in a moment; Retry-After says when.",
         "The database did not answer in time. Try again in a moment.",
     ),

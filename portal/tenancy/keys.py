@@ -113,7 +113,7 @@ def find_caller(key: str) -> Caller | None:
 def note_use(caller: Caller) -> None:
     """Records that the key is in use, at most once a minute, inside the caller's tenant_context.
 
-    Of requests at one moment one writes; none waits, since who edits the key must not hold up who uses it.
+    Of concurrent requests one writes and none waits, since an edit of the key must not delay its use.
     """
     stale = Q(last_used_at=None) | Q(last_used_at__lt=Now() - timedelta(minutes=1))
     free = ApiKey.objects.filter(stale, pk=caller.key_id).select_for_update(skip_locked=True)

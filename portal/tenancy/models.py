@@ -130,7 +130,7 @@ class ApiKey(TenantModel):
     max_sensitivity = models.CharField(
         max_length=12, choices=Sensitivity.choices, default=Sensitivity.RESTRICTED
     )
-    # Empty is unlimited, which costs no question to the broker.
+    # Empty is unlimited: such a key is not counted in the cache.
     requests_per_minute = models.PositiveIntegerField(
         null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(MAX_RATE)]
     )

@@ -1,6 +1,6 @@
 """The rights of a caller as one value, made of an API key, of a signed-in member or of a command (SEC-4).
 
-An endpoint makes the value and passes it on; services and QuerySets apply it. So REST, pages and MCP show and change the same.
+An entry point makes the value and passes it on; services and QuerySets apply it. So REST, pages and MCP show and change the same.
 """
 
 from __future__ import annotations

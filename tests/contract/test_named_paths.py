@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = re.compile(r"(?<![\w./<{*-])((?:[\w-]+/)*[\w-]+\.(?:py|sql|md|html))(?![\w*{<-])")
+NAME = re.compile(r"(?<![\w./<{*-])((?:[\w-]+/)*[\w-]+\.(?:py|sql|md|html|svg))(?![\w*{<-])")
 # Applied migrations are as they were written; the CHANGELOG tells of the past; tests name inputs.
 LEFT_OUT = re.compile(r"^tests/|/migrations/|^CHANGELOG|^docs/openapi\.yaml|^static/vendor/")
 # Examples of CONTRIBUTING, Django's own templates, and what lies beside the repository.

@@ -34,7 +34,7 @@ class JobFailureAdmin(ReadOnlyAdmin):
 
 @admin.register(WorkerHeartbeat)
 class WorkerHeartbeatAdmin(ReadOnlyAdmin):
-    """Of the whole installation."""
+    """Heartbeats of all workers of the installation; they belong to no tenant."""
 
     list_display = ("queue", "host", "pid", "at")
     list_filter = ("queue",)

@@ -1,4 +1,4 @@
-"""What a tool means: the text that is embedded, the words that are searched, and where an imported value stands.
+"""The texts of a stored tool: the one that is embedded, the one that is searched by words, and the values that its source gives.
 
 The layout of both texts is tools/catalogue/tool_text.py's, which is pure; this module fills it from the rows.
 """

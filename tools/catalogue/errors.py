@@ -61,7 +61,7 @@ class StalePlan(CatalogueError):
 
 
 class RemovalsNeedConfirmation(CatalogueError):
-    """A sync would take down more of a source's tools than goes without asking."""
+    """A sync would remove more of a source's tools than it may without a confirmation."""
 
     def __init__(self, removed: int, active: int) -> None:
         super().__init__(

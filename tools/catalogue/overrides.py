@@ -1,5 +1,5 @@
-"""What operators wrote over imported fields (SYN-5): how each stands against its source, back to the imported value, kept
-over a newer one, and a reset taken back. update_tool makes the rows.
+"""Overrides of imported fields (SYN-5): compares them with their source, resets them, keeps them over a newer imported
+value, and undoes a reset. `update_tool` makes the rows.
 
 A write locks the tools in the order of their ids, and before more than one of them their sources, which every sync locks
 first; what the source says is read under the lock. Each is one transaction.

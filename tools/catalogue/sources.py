@@ -83,7 +83,7 @@ def _leave(source: Source, read_at: str, actor: str) -> None:
 
 def _validate(source: Source, changed: list[str]) -> None:
     try:
-        # What an address may be is decided by who asks it: Django would refuse a host without a dot, and take a password.
+        # Which addresses are allowed is checked when one is requested: Django would refuse a host without a dot, and take a password.
         source.clean_fields(exclude={field.name for field in Source._meta.fields} - set(changed) | {"url"})
     except ValidationError as error:
         raise Invalid(error.message_dict) from error

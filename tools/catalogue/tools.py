@@ -1,4 +1,4 @@
-"""Every write to a tool. A service is one transaction of the current tenant, takes no request, and leaves the embedding
+"""What people write to a tool. A service is one transaction of the current tenant, takes no request, and leaves the embedding
 pipeline and the search text in step with what it wrote. Overrides are decided in tools/catalogue/overrides.py, sources changed in
 tools/catalogue/sources.py, and imports write through tools/imports/syncing/apply.py; all use the same `sync_embeddings`.
 """

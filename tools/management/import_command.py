@@ -29,7 +29,7 @@ class ImportCommand(TenantCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--source", default="", metavar="SLUG", help="the source's name; from the file's without it"
+            "--source", default="", metavar="SLUG", help="the source's name; default: from the file's"
         )
         parser.add_argument("--dry-run", action="store_true", help="say what would change, and store nothing")
 

@@ -25,7 +25,7 @@ DOCUMENT_KINDS = [(kind.value, kind.label) for kind in SourceKind if kind != Sou
 
 
 class Schedule(models.TextChoices):
-    """How often a source is read anew by itself."""
+    """How often a source is synced automatically."""
 
     NEVER = "", "Never"
     HOURLY = "hourly", "Every hour"

@@ -33,7 +33,7 @@ SyncManager = TenantManager.from_queryset(SyncQuerySet)
 class Sync(TenantModel):
     """One reading of a source. Planned, it waits to be applied or discarded; failed, it has no document and changed nothing.
 
-    `summary` is ImportReport.as_dict() of x; of a plan it says what would happen.
+    `summary` holds the report of the import (`ImportReport.as_dict()`); of a plan it says what would happen.
     """
 
     source = TenantForeignKey(Source, on_delete=models.CASCADE, related_name="syncs")

@@ -1,4 +1,5 @@
-"""A tool, what an agent is offered, and its vectors. Every write goes through tools/catalogue/tools.py."""
+"""A tool, what an agent is offered, and its vectors. People's writes go through tools/catalogue/tools.py, those of imports
+through tools/imports/syncing/apply.py and tools/imports/files/import_export.py."""
 
 from __future__ import annotations
 
@@ -54,11 +55,11 @@ class ToolQuerySet(models.QuerySet["Tool"]):
     """Tools by who may see them and how they stand."""
 
     def visible_to(self, rights: Rights) -> ToolQuerySet:
-        """Those that the caller may open by id: no private ones, but for their owner and for who may edit."""
+        """The tools that the caller may open by id: private ones only for their owner and for callers who may edit."""
         return self._seen_by(rights, ~Q(visibility=Visibility.PRIVATE))
 
     def listed_for(self, rights: Rights) -> ToolQuerySet:
-        """Those that stand in the caller's lists: only public ones, but for their owner and for who may edit."""
+        """The tools in the caller's lists: private and unlisted ones only for their owner and for callers who may edit."""
         return self._seen_by(rights, Q(visibility=Visibility.PUBLIC))
 
     def _seen_by(self, rights: Rights, by_anybody: Q) -> ToolQuerySet:

@@ -19,7 +19,7 @@ _STEPS = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"), (30 * 86_400, 86
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """A symbol of templates/partials/icons.svg, hidden from screen readers: a word always stands beside it."""
+    """A symbol of templates/shell/icons.svg, hidden from screen readers: a word always stands beside it."""
     return format_html('<svg class="icon" aria-hidden="true"><use href="#i-{}"></use></svg>', name)
 
 

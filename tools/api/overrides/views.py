@@ -1,4 +1,4 @@
-"""The REST endpoints of overrides: what operators wrote over imported fields, back to the source, or kept (SYN-5)."""
+"""The REST endpoints of overrides: list them, reset one to imported, or keep one in a conflict (SYN-5)."""
 
 from __future__ import annotations
 

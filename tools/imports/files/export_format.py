@@ -64,7 +64,7 @@ class Entry:
         return "/".join(self.key)
 
     def is_same_as(self, tool: Tool) -> bool:
-        """Whether a stored tool (of `exports.with_all`) is what the entry says, the settings of its source aside."""
+        """Whether a stored tool (loaded by `with_all` of export.py) is what the entry says, the settings of its source aside."""
         return (
             exports.values(self.tool, exports.TOOL_FIELDS) == exports.values(tool, exports.TOOL_FIELDS)
             and _slug(self.source) == _slug(tool.source)

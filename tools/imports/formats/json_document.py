@@ -2,7 +2,7 @@
 
 JSON and YAML give the same values by the same rules: keys are text and unique, characters follow
 the rule of `texts`, and a document beyond a limit is refused before it can grow. The YAML half is in
-`yaml_reader`. What the values mean is not known here, so every importer of documents can start from this
+`yaml_document`. What the values mean is not known here, so every importer of documents can start from this
 module.
 """
 

@@ -110,7 +110,7 @@ class EndpointIndex(dict[str, EndpointLike]):
 def match_endpoint(overlay: EndpointSpec, base: Mapping[str, EndpointLike]) -> str | None:
     """The key of the endpoint of `base` that an operation of a higher layer is about: the one of the same key or
     endpointId, of the same operationId, of the same method and path (servers and names of variables aside), or the MCP tool
-    or remote method of the same name. None where there is no such endpoint, or more than one. Give a `EndpointIndex` to ask often:
+    or remote method of the same name. None where there is no such endpoint, or more than one. Give an `EndpointIndex` to ask often:
     any other mapping is indexed at each call."""
     return (base if isinstance(base, EndpointIndex) else EndpointIndex(base)).key_of(overlay)
 

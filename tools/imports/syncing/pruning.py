@@ -1,4 +1,4 @@
-"""Forgets old syncs and documents: a source that is read every hour and says another thing each time would keep them all."""
+"""Deletes old syncs and documents, which a source that is read every hour and has changed each time would pile up."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def load_source(
         source = (found.select_for_update() if lock else found).first()
         if source is None:
             source = Source(slug=incoming.slug, kind=SourceKind(document.kind))
-            # The address was good enough to be fetched from; a form's idea of one has no host without a dot.
+            # The document was fetched from this address, which URLField would refuse if its host has no dot.
             source.full_clean(exclude=["tenant", "url", "title"])
     except ValidationError as error:
         raise Invalid(error.message_dict) from error

@@ -1,4 +1,4 @@
-"""Enqueues every embedding that is missing, stale, failed, disabled by mistake or of another model, as a job that the pages
+"""Enqueues every embedding that is missing, outdated, failed, disabled by mistake or of another model, as a job that the pages
 show. Without --wait a worker goes on with the job once all is queued; workers embed in either case."""
 
 from __future__ import annotations

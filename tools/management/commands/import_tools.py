@@ -37,7 +37,7 @@ class Command(ImportCommand):
         parser.add_argument("file", metavar="FILE")
         parser.add_argument(
             "--namespace",
-            help="of tools that the file gives none; default: that of the source's tools, or public",
+            help="for tools without one in the file; default: that of the source's tools, or public",
         )
         parser.add_argument(
             "--on-conflict",

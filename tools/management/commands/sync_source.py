@@ -1,4 +1,4 @@
-"""Reads a source anew from its URL or MCP server and says what has changed; with --apply the catalogue follows. Each source is
+"""Reads a source again from its URL or MCP server and shows what has changed; --apply applies the changes. Each source is
 a job, which the pages show."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Polling intervals: a fragment carries the count of its polls in its URL (UI.md 3.0)."""
+"""Polling intervals: a fragment carries the count of its polls in its URL."""
 
 from __future__ import annotations
 

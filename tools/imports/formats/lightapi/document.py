@@ -1,6 +1,6 @@
 """LightAPI descriptions 0.1.0 as endpoint specs. Pure: bytes in, a `ParsedDocument` out.
 
-The format is strict, and so is this reader: what breaks its schema is refused (`lightapi_format`). What the format allows
+The format is strict, and so is this reader: what breaks its schema is refused (`format.py`). What the format allows
 and the catalogue cannot hold (resources and prompts of MCP) is left out with the reason. Nothing outside the document is
 opened, and no secret that is written out in it is kept with an endpoint.
 """
@@ -112,7 +112,7 @@ def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
         endpoints=endpoints,
         left_out=tuple(left_out),
         warnings=resolver.warnings.all(),
-        # JsonValue other profile is a part of the API: what it does not name is not gone.
+        # Any other profile is a part of the API: what it does not name is not gone.
         complete=_profile(tree) == "catalog",
     )
 
