@@ -128,7 +128,7 @@ def http_url(name: str, *, needed_by: str, meaning: str) -> str:
     """Declares an http or https address without user and password, or "" where nothing needs one."""
     value, origin = _read(name)
     value = (value or "").strip()
-    _declare(name, "URL", value, "", origin, meaning)
+    _declare(name, "URL", _masked(value), "", origin, meaning)
     if not value and not needed_by:
         return ""
     if not value:
@@ -289,12 +289,16 @@ def next_redis_database(url: str) -> str:
 
 
 def _masked(url: str) -> str:
-    """The URL with its password masked."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit((parts.scheme, f"{user.partition(':')[0]}:{MASK}@{host}", *parts[2:]))
+    """The URL with its passwords masked, in front of the host and among the parameters; MASK for what is no URL."""
+    try:
+        parts = urlsplit(url)
+        user, at, host = parts.netloc.rpartition("@")
+        if parts.password is not None:
+            user = f"{user.partition(':')[0]}:{MASK}"
+    except ValueError:
+        return MASK
+    query = re.sub(r"(?i)([^&=]*(?:pass|key|token|secret)[^&=]*=)[^&]+", rf"\g<1>{MASK}", parts.query)
+    return urlunsplit((parts.scheme, f"{user}{at}{host}", parts.path, query, parts.fragment))
 
 
 def need_package(module: str, *, needed_by: str, install: str) -> None:

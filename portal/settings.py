@@ -39,7 +39,7 @@ PORT = env.integer("PORT", 8000, low=1, high=65_535,
 WEB_CONCURRENCY = env.integer("WEB_CONCURRENCY", max(2, len(os.sched_getaffinity(0))), low=1, high=1000,
     default_rule="one a core, at least 2",
     meaning="Processes of the web. All but one of them may read documents and ask MCP servers at a time; others answer 503.")
-LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", allowed=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", allowed=("NOTSET", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"),
     meaning="Messages below this level are not logged.")
 METRICS_TOKEN = env.secret("METRICS_TOKEN",
     meaning="Bearer token of `GET /metrics` (docs/prometheus.md). Without it the page does not exist.")
@@ -131,7 +131,7 @@ EMBEDDING_SWITCH_MAX_MISSING = env.number("EMBEDDING_SWITCH_MAX_MISSING", 0.005,
 
 env.section("Search")
 SEARCH_QUERY_MAX_LENGTH = env.integer("SEARCH_QUERY_MAX_LENGTH", 2000, low=1, high=100_000,
-    meaning="Characters of a question, at most.")
+    meaning="Characters of a question, at most. One that makes an address longer than 8,190 bytes goes by POST.")
 SEARCH_TOP_K_MAX = env.integer("SEARCH_TOP_K_MAX", 50, low=1, high=1000,
     meaning="Results that a search may ask for, at most (SRC-3).")
 SEARCH_TOP_K = env.integer("SEARCH_TOP_K", min(20, SEARCH_TOP_K_MAX), low=1, high=SEARCH_TOP_K_MAX,
@@ -167,7 +167,7 @@ env.section("Imports")
 DOCUMENT_MAX_BYTES = env.integer("DOCUMENT_MAX_BYTES", 20_000_000, low=1000, high=200_000_000,
     meaning="Bytes of an imported document, or of an MCP server's answer, at most.")
 DOCUMENT_MAX_OPERATIONS = env.integer("DOCUMENT_MAX_OPERATIONS", 20_000, low=1, high=1_000_000,
-    meaning="Operations or tools of an imported document, at most.")
+    meaning="Operations or tools of an imported document, at most; files of tools apart.")
 IMPORT_ALLOWED_HOSTS = env.words("IMPORT_ALLOWED_HOSTS", "",
     meaning="`host:port` of servers inside the organisation that may be asked; all others must have public addresses (SEC-2).")
 SYNC_MAX_REMOVED = env.number("SYNC_MAX_REMOVED", 0.2, low=0, high=1,

@@ -61,6 +61,10 @@ class _Run:
         return self.context.cursor
 
     def run(self) -> bool:
+        if self.cursor.get("restart"):
+            # The version before took its tasks back when it cancelled the job, so that it begins again.
+            with self._tenant():
+                self.context.batch(done=0, skipped=0, cursor={})
         retry = self.context.job.only_failures
         step = self._retry_batch if retry else self._scan_batch
         while not self.cursor.get("retried" if retry else "scanned"):

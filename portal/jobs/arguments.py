@@ -77,10 +77,17 @@ class JobArguments(serializers.Serializer[Any]):
     """The arguments of one kind of job. A subclass declares its fields and gives them their final form in `validate`."""
 
     def to_internal_value(self, data: Any) -> Any:
-        if unknown := data.keys() - self.fields.keys():
-            sentence = f"There is no such argument. Known: {', '.join(sorted(self.fields))}."
-            raise serializers.ValidationError({name: [sentence] for name in unknown})
-        return super().to_internal_value({name: value for name, value in data.items() if value is not None})
+        sentence = f"There is no such argument. Known: {', '.join(sorted(self.fields))}."
+        errors: dict[str, Any] = {name: [sentence] for name in data.keys() - self.fields.keys()}
+        try:
+            values = super().to_internal_value(
+                {name: value for name, value in data.items() if value is not None}
+            )
+        except serializers.ValidationError as error:
+            errors |= error.detail if isinstance(error.detail, dict) else {}
+        if errors:
+            raise serializers.ValidationError(errors)
+        return values
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Arguments:
@@ -111,9 +118,9 @@ class JobArguments(serializers.Serializer[Any]):
 
 
 def _sentences(error: Any) -> list[str]:
-    """The sentences of a field, those of its items included."""
+    """The sentences of a field and of its items, each once."""
     if isinstance(error, Mapping):
-        return [sentence for inner in error.values() for sentence in _sentences(inner)]
+        return list(dict.fromkeys(sentence for inner in error.values() for sentence in _sentences(inner)))
     return [str(sentence) for sentence in error]
 
 

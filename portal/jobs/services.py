@@ -181,7 +181,8 @@ def failures_by_error(pk: UUID) -> list[FailureGroup]:
 
 def prune_jobs(older_than: timedelta | None = None) -> int:
     """Deletes the jobs of every tenant that ended longer ago (default: JOB_KEEP_DAYS); returns how many. Needs the worker's login."""
-    older_than = older_than or timedelta(days=settings.JOB_KEEP_DAYS)
+    if older_than is None:
+        older_than = timedelta(days=settings.JOB_KEEP_DAYS)
     pruned = 0
     ended = Coalesce("finished_at", "heartbeat_at", "created_at")  # a lost job has not finished
     for tenant_id in tenant_ids():

@@ -6,6 +6,8 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 
 def livez(request: HttpRequest) -> JsonResponse:
@@ -35,7 +37,9 @@ def _database() -> str:
 
 def _redis(url: str) -> str:
     try:
-        with redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1) as client:
+        with redis.Redis.from_url(
+            url, socket_timeout=1, socket_connect_timeout=1, retry=Retry(NoBackoff(), 0)
+        ) as client:
             client.ping()
     except redis.RedisError:
         return "unavailable"

@@ -21,6 +21,7 @@ class ToolBackfillArguments(BackfillArguments):
         source = serializers.CharField(
             required=False,
             allow_blank=True,
+            trim_whitespace=False,
             help_text="The slug of a source, whose tools alone are looked at.",
         )
         return {"statuses": fields.pop("statuses"), "source": source, **fields}

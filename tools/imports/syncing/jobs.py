@@ -31,7 +31,7 @@ class SyncArguments(JobArguments):
 
     def get_fields(self) -> Fields:
         return {
-            "source": serializers.CharField(help_text="The slug."),
+            "source": serializers.CharField(trim_whitespace=False, help_text="The slug."),
             "apply": Flag(),
             "confirm_removals": Flag(),
         }

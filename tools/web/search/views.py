@@ -49,8 +49,9 @@ def search_page(request: TenantRequest) -> HttpResponse:
     """The form with the answer to `?q=` below it, or its `#answer`."""
     text = " ".join(request.GET.get("q", "").replace("\x00", " ").split())
     size = request.GET.get("top_k", "")
-    top_k = int(size) if size in map(str, SIZES) else SIZES[1]
-    context: dict[str, object] = {"q": text, "top_k": top_k, "sizes": SIZES, "examples": EXAMPLES}
+    sizes = [one for one in SIZES if one <= settings.SEARCH_TOP_K_MAX] or [settings.SEARCH_TOP_K_MAX]
+    top_k = int(size) if size in map(str, sizes) else sizes[:2][-1]
+    context: dict[str, object] = {"q": text, "top_k": top_k, "sizes": sizes, "examples": EXAMPLES}
     if len(text) > settings.SEARCH_QUERY_MAX_LENGTH:
         context["error"] = (
             f"A question has at most {settings.SEARCH_QUERY_MAX_LENGTH:,} characters; this one has {len(text):,}."
