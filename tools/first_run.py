@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+import pghistory
 from django.contrib.auth import get_user_model
 from django.db import connection, transaction
 
@@ -53,7 +54,7 @@ def first_run(*, file: Path, url: str, demo: bool = True) -> FirstRun:
         tenant, created = Tenant.objects.get_or_create(slug=DEFAULT_TENANT, defaults={"name": "Default"})
         if not created and _holds_known_key(file, tenant.pk):
             return FirstRun(created=False, renewed=False, tools=0, key_name="")
-        with tenant_context(tenant.pk):
+        with tenant_context(tenant.pk), pghistory.context(actor=ACTOR):
             password = _operator_password()
             key_name = _free_key_name()
             _, key = create_api_key(name=key_name, scopes=Scope.values)

@@ -133,8 +133,12 @@ def _place(request: Request | HttpRequest) -> dict[str, str]:
 def problem_response(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """DRF's exception handler. None leaves an unexpected error to Django, and ApiProblemMiddleware to its 500."""
     request = context["request"]
-    if isinstance(error, DataError | OperationalError | InterfaceError):
-        log.error("The database refused or did not answer: %s", error)
+    if isinstance(error, DataError):
+        log.warning("The database refused a value: %s", error)
+    elif isinstance(error, OperationalError | InterfaceError):
+        log.error("The database did not answer: %s", error)
+    elif isinstance(error, ObjectDoesNotExist):
+        log.warning("A row was gone when it was needed.", exc_info=error)
     error = problem_of(error)
     if not isinstance(error, exceptions.APIException):
         return None

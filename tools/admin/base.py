@@ -118,7 +118,7 @@ class RefusableForm(ModelForm):
 class SettingsForm(RefusableForm):
     """Carries the number of the row's newest event that its author saw."""
 
-    seen = forms.IntegerField(widget=forms.HiddenInput, required=False)
+    seen = forms.IntegerField(widget=forms.HiddenInput, required=False, min_value=0)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -38,7 +38,15 @@ class AccessEventAdmin(EventAdmin):
     role_to_view = Role.ADMIN
 
 
+class MembershipEventAdmin(AccessEventAdmin):
+    list_select_related = ("user",)
+
+    @admin.display(description="what")
+    def what(self, event: Any) -> str:
+        return f"{event.user}: {event.role}"
+
+
 for _name in ("SourceEvent", "McpServerEvent", "ToolEvent", "ManualOverrideEvent"):
     admin.site.register(apps.get_model("tools", _name), EventAdmin)
-for _name in ("MembershipEvent", "ApiKeyEvent"):
-    admin.site.register(apps.get_model("tenancy", _name), AccessEventAdmin)
+admin.site.register(apps.get_model("tenancy", "MembershipEvent"), MembershipEventAdmin)
+admin.site.register(apps.get_model("tenancy", "ApiKeyEvent"), AccessEventAdmin)

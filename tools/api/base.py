@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from portal.http import idempotency
 from portal.http.bulkhead import bulkhead
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import Caller
@@ -88,7 +89,8 @@ class TenantView(ApiView):
 
     def _in_tenant(self, handler: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
         def run(request: Request, *args: object, **kwargs: object) -> HttpResponseBase:
-            if getattr(handler, "reads_body", False):
+            is_repeatable = getattr(handler, "idempotent", False) and idempotency.HEADER in request.headers
+            if is_repeatable or getattr(handler, "reads_body", False):
                 request.data  # noqa: B018 - read now: an upload may be slow, and no transaction may wait for it
             with tenant_context(self.caller.tenant_id):
                 return handler(request, *args, **kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -82,10 +82,16 @@ class Entry:
                 yield name, self.before[name], value
 
 
-def entries(model: type[Model], limit: int, *conditions: Q, **which: object) -> list[Entry]:
+def entries(
+    model: type[Model],
+    limit: int,
+    *conditions: Q,
+    order: Sequence[str] = ("-pgh_created_at", "-pgh_id"),
+    **which: object,
+) -> list[Entry]:
     """The newest `limit` events of the rows of a tracked model that match, newest first, whether a service, a bulk statement
     or plain SQL wrote them."""
-    found = events(model).filter(*conditions, **which).order_by("-pgh_created_at", "-pgh_id")
+    found = events(model).filter(*conditions, **which).order_by(*order)
     return [Entry(model, row, before) for row, before in with_before(model, found, limit)]
 
 

@@ -36,7 +36,7 @@ def fetch_document(url: str, *, seconds: float | None = None) -> bytes:
             return read_body(response, settings.DOCUMENT_MAX_BYTES)
     except BodyTooLarge:
         raise FetchError(
-            f"The document is larger than {settings.DOCUMENT_MAX_BYTES // 1_000_000} MB."
+            f"The document is larger than {settings.DOCUMENT_MAX_BYTES / 1_000_000:g} MB."
         ) from None
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
         if not backend.reached:

@@ -51,7 +51,8 @@ def tool_history(pk: UUID, *, page: int = 1) -> tuple[list[EntryRow], bool]:
 
 def settings_history(row: Source | McpServer, limit: int) -> list[EntryRow]:
     """The newest `limit` entries of a source or a server, newest first."""
-    entries = history.entries(type(row), limit, pgh_obj_id=row.pk)
+    # By number: the time of an event is that of its transaction's start, and the first entry is the row's state.
+    entries = history.entries(type(row), limit, order=["-pgh_id"], pgh_obj_id=row.pk)
     if isinstance(row, Source):
         _name_servers(
             [event for entry in entries for event in (entry.row, entry.before) if event is not None]

@@ -132,7 +132,11 @@ def reset_overrides(request: TenantRequest) -> HttpResponse:
     if answered == _seen(chosen):
         with ErrorsAsMessages(request):
             reset = uuid4()
-            overrides.reset_many(overrides=[one.pk for one in chosen], actor=actor(request), reset=reset)
+            done = overrides.reset_many(
+                overrides=[one.pk for one in chosen], actor=actor(request), reset=reset
+            )
+            if len(chosen) > 1:
+                what = f"{done:,} fields"
             remember_reset(request, reset, what, chosen)
             messages.success(request, f"{what[:1].upper()}{what[1:]} reset to imported. Embedding queued.")
         return redirect(back)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from types import TracebackType
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -60,7 +61,7 @@ def _own_sentence(exception: Exception | None, otherwise: str) -> str:
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     too_large = type(exception).__name__ in {"RequestDataTooBig", "TooManyFieldsSent", "TooManyFilesSent"}
     text = (
-        "The form is larger than 1 MB. Upload large documents as a file."
+        f"The form is larger than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE / 1_000_000:g} MB. Upload large documents as a file."
         if too_large
         else "The browser sent something that this page does not understand. Go back and try again."
     )

@@ -146,7 +146,7 @@ class PortalForm(forms.Form):
 class SettingsForm(PortalForm):
     """The settings of a row. `seen` is the number of its newest event at the time the form was opened."""
 
-    seen = forms.IntegerField(widget=forms.HiddenInput, required=False)
+    seen = forms.IntegerField(widget=forms.HiddenInput, required=False, min_value=0)
 
     def changes(self) -> dict[str, Any]:
         return {name: self.cleaned_data[name] for name in self.changed_data if name != "seen"}

@@ -33,7 +33,7 @@ class ImportForm(PortalForm):
         widget=forms.ClearableFileInput(
             attrs={"accept": ".json,.yaml,.yml,.zip,.tar.gz,.tgz,.txt,application/json,application/yaml"}
         ),
-        help_text="OpenAPI 2.0 or 3.x, the response of an MCP server to tools/list, or LightAPI 0.1.0; JSON or YAML, up to 20 MB. Several files of one OpenAPI document as zip or tar.gz.",
+        help_text=f"OpenAPI 2.0 or 3.x, the response of an MCP server to tools/list, or LightAPI 0.1.0; JSON or YAML, up to {settings.DOCUMENT_MAX_BYTES / 1_000_000:g} MB. Several files of one OpenAPI document as zip or tar.gz.",
     )
     url = forms.CharField(
         required=False,
@@ -45,7 +45,7 @@ class ImportForm(PortalForm):
     text = PlainTextField(
         label="Text",
         widget=forms.Textarea(attrs={"rows": 6, "class": "font-monospace", "spellcheck": "false"}),
-        help_text="The document itself, up to 1 MB; use a file for more.",
+        help_text=f"The document itself, up to {settings.DATA_UPLOAD_MAX_MEMORY_SIZE / 1_000_000:g} MB; use a file for more.",
     )
     server: forms.ModelChoiceField[McpServer] = forms.ModelChoiceField(
         None,
@@ -90,7 +90,7 @@ class ImportForm(PortalForm):
         upload = cleaned.get("document")
         if upload and upload.size > settings.DOCUMENT_MAX_BYTES:
             self.add_error(
-                "document", f"The document is larger than {settings.DOCUMENT_MAX_BYTES // 1_000_000} MB."
+                "document", f"The document is larger than {settings.DOCUMENT_MAX_BYTES / 1_000_000:g} MB."
             )
         if cleaned.get("text") and not cleaned.get("source"):
             self.add_error("source", "A pasted document has no file name: enter the name of its source.")

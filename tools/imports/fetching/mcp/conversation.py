@@ -70,7 +70,7 @@ class Conversation:
             raise self.fault
 
     def too_large(self) -> SessionError:
-        return SessionError(f"The server's answer is larger than {self.max_bytes // 1_000_000} MB.")
+        return SessionError(f"The server's answer is larger than {self.max_bytes / 1_000_000:g} MB.")
 
 
 def strip_lone_surrogates(line: bytes) -> bytes:
