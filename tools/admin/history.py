@@ -6,7 +6,8 @@ from typing import Any, cast
 
 from django.apps import apps
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.contrib.auth import get_user_model
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 
 from portal.tenancy.models import Role
@@ -39,11 +40,14 @@ class AccessEventAdmin(EventAdmin):
 
 
 class MembershipEventAdmin(AccessEventAdmin):
-    list_select_related = ("user",)
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        # A subquery, since a join would hide the events of people who are gone.
+        names = get_user_model().objects.filter(pk=OuterRef("user_id")).values("username")
+        return super().get_queryset(request).annotate(username=Subquery(names))
 
     @admin.display(description="what")
     def what(self, event: Any) -> str:
-        return f"{event.user}: {event.role}"
+        return f"{event.username or event.user_id}: {event.role}"
 
 
 for _name in ("SourceEvent", "McpServerEvent", "ToolEvent", "ManualOverrideEvent"):
