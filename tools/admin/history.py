@@ -43,7 +43,8 @@ class MembershipEventAdmin(AccessEventAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # A subquery, since a join would hide the events of people who are gone.
         names = get_user_model().objects.filter(pk=OuterRef("user_id")).values("username")
-        return super().get_queryset(request).annotate(username=Subquery(names))
+        events: QuerySet[Any] = super().get_queryset(request).annotate(username=Subquery(names))
+        return events
 
     @admin.display(description="what")
     def what(self, event: Any) -> str:

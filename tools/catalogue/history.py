@@ -103,7 +103,7 @@ def tool_history(
         (Position(entry.row["pgh_created_at"], thing, entry.row["pgh_id"]), entry)
         for thing, (model, reference) in _THINGS.items()
         for entry in entries(
-            model, limit, *([before.earlier(thing)] if before else []), **{reference: tool_id}
+            model, limit, Q(**{reference: tool_id}), *([before.earlier(thing)] if before else [])
         )
     ]
     return sorted(found, key=lambda one: one[0], reverse=True)[:limit]
