@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery, bootsteps, signals
+
+if TYPE_CHECKING:
+    from portal.jobs.loop import WorkLoop
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 os.environ.setdefault("PORTAL_DB_ROLE", "worker")
@@ -23,11 +26,11 @@ class LoopStep(bootsteps.StartStopStep):
 
     queue: str
 
-    def make_loop(self) -> Any:
+    def make_loop(self) -> WorkLoop:
         raise NotImplementedError
 
     def __init__(self, parent: object, **kwargs: Any) -> None:
-        self._loop: Any = None
+        self._loop: WorkLoop | None = None
         super().__init__(parent, **kwargs)
 
     def include_if(self, parent: Any) -> bool:
@@ -40,10 +43,12 @@ class LoopStep(bootsteps.StartStopStep):
         signals.worker_shutting_down.connect(self._end, weak=False)
 
     def stop(self, parent: object) -> None:
-        self._loop.finish()
+        if self._loop is not None:
+            self._loop.finish()
 
     def _end(self, **_: object) -> None:
-        self._loop.end()
+        if self._loop is not None:
+            self._loop.end()
 
 
 class EmbeddingLoop(LoopStep):
@@ -51,7 +56,7 @@ class EmbeddingLoop(LoopStep):
 
     queue = "embeddings"
 
-    def make_loop(self) -> Any:
+    def make_loop(self) -> WorkLoop:
         from embeddings.queue.worker import Loop
 
         return Loop()
@@ -62,7 +67,7 @@ class JobLoop(LoopStep):
 
     queue = "default"
 
-    def make_loop(self) -> Any:
+    def make_loop(self) -> WorkLoop:
         from portal.jobs.runner import Loop
 
         return Loop()
