@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.conf import settings as django_settings
 from django.db import connection
 from django.test import Client
 from rest_framework.test import APIClient
@@ -152,12 +153,16 @@ def rows() -> Callable[[str], list[tuple[Any, ...]]]:
 def use(settings: Any) -> Iterator[Callable[..., Any]]:
     """Chooses a fresh provider of tests/support/embeddings/providers.py by the name of its class, and returns it."""
 
+    overridden: set[str] = set()
+
     def choose(name: str, **options: Any) -> Any:
-        for option, value in options.items():
-            setattr(settings, option, value)
-        settings.EMBEDDING_PROVIDER = (
+        options["EMBEDDING_PROVIDER"] = (
             name if name == "disabled" else f"tests.support.embeddings.providers.{name}"
         )
+        for option, value in options.items():
+            # Every override by `settings` lies over those before it: a state machine's hundreds would be too deep to look through.
+            setattr(django_settings if option in overridden else settings, option, value)
+            overridden.add(option)
         providers._provider.cache_clear()
         slots.clear_cache()
         return providers.get_provider()

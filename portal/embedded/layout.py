@@ -87,10 +87,12 @@ class Layout:
                 self._set_aside_strangers_data()
                 # Root's own, so that the servers' account can lay no link where root writes; what is closed lies in it.
                 make_public_folder(self.home)
-                for name, kept in ((KEPT, not throwaway), (THROWAWAY, throwaway)):
-                    (self.home / name).unlink(missing_ok=True)
-                    if kept:
-                        (self.home / name).write_text(str(self.state), encoding="utf-8")
+                mark, other = (THROWAWAY, KEPT) if throwaway else (KEPT, THROWAWAY)
+                (self.home / other).unlink(missing_ok=True)
+                # Renamed into its place whole: another start that sweeps must not read half of it.
+                written = self.home / f".{mark}"
+                written.write_text(str(self.state), encoding="utf-8")
+                written.replace(self.home / mark)
             self.make_private(self.sockets)
             self.make_private(self.valkey)
             self.logs.mkdir(mode=0o700, exist_ok=True)

@@ -108,7 +108,10 @@ def _sweep() -> None:
     """Delete what killed test runs left in root's system folder; a home in use has its lock held or its server up."""
     for mark in SYSTEM_FOLDER.glob(f"*/{THROWAWAY}"):
         home = mark.parent
-        state = Path(mark.read_text(encoding="utf-8"))
+        try:
+            state = Path(mark.read_text(encoding="utf-8"))
+        except FileNotFoundError:  # swept by another start, or ended by its own
+            continue
         held = lock(state / LOCK_NAME, wait=False) if state.is_dir() else None
         if (held is None and state.is_dir()) or _has_server(home):
             continue

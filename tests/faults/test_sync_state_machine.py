@@ -91,7 +91,7 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "a sync that is two transactions": _writes_in_two_parts,
     "a tool that is not embedded anew": lambda monkeypatch: monkeypatch.setattr(
-        apply.services, "sync_embeddings", lambda tools, **options: 0
+        apply, "sync_embeddings", lambda tools, **options: 0
     ),
 }
 
