@@ -115,17 +115,19 @@ def requeue(
     refresh: bool,
     priority: Priority = Priority.BACKFILL,
     only: Slot | None = None,
+    found_in: Slot | None = None,
 ) -> int:
-    """Enqueues embeddings that a scan or a worker found wrong; returns how many entities got a task.
+    """Enqueues embeddings that a scan or a worker found wrong; returns how many entities got a task. `found_in` is the slot that
+    has a row of each entity: the serving one, unless said otherwise.
 
     The texts are read after their embeddings are locked, so they are at least as new as any edit that has enqueued them. Rows
     that an unfinished write has locked are left to that write.
     """
     with transaction.atomic():
-        # Every write locks the serving slot's row before the other's, and every entity has one.
-        serving = slots.all()[0].number
+        # Every write locks the serving slot's row before the other's.
+        slot = (found_in or slots.all()[0]).number
         locked = sql.fetch(
-            "enqueue.lock_unlocked", entity, tenant=current_tenant(), slot=serving, ids=list(entity_ids)
+            "enqueue.lock_unlocked", entity, tenant=current_tenant(), slot=slot, ids=list(entity_ids)
         )
         texts = entity.load_texts([entity_id for (entity_id,) in locked])
         requests = [EmbeddingRequest(entity_id, text) for entity_id, text in texts.items()]

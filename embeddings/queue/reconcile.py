@@ -7,6 +7,7 @@ Runs every few minutes from beat and at the start of a worker; a healthy catalog
 
 from __future__ import annotations
 
+from itertools import product
 from uuid import UUID
 
 from embeddings import registry, slots
@@ -20,11 +21,11 @@ BATCH_SIZE = 1000
 
 
 def reconcile() -> int:
-    """Enqueues what is `pending` without a task, and what only the serving slot has, in every tenant; returns how many. Needs
+    """Enqueues what is `pending` without a task, and what one slot has and another lacks, in every tenant; returns how many. Needs
     the worker's login."""
-    serving, *others = slots.all()
+    in_use = slots.all()
     slots.clear_dropped()
-    models = [slot.model for slot in (serving, *others)]
+    models = [slot.model for slot in in_use]
     circuit_breaker.close_all(keep=models)
     repaired = 0
     for tenant_id in tenant_ids():
@@ -33,25 +34,28 @@ def reconcile() -> int:
                 sql.execute(
                     "reconcile.prune_tasks", entity, tenant=tenant_id, type=entity.type, models=models
                 )
-            for slot in (serving, *others):
-                repaired += _repair(tenant_id, entity, slot, serving)
+            # Each slot against every other: one that was switched to while the other was empty lacks rows and serves.
+            for slot, reference in product(in_use, repeat=2):
+                repaired += _repair(tenant_id, entity, slot, reference)
     return repaired
 
 
-def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, serving: Slot) -> int:
+def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, reference: Slot) -> int:
     """Enqueues in batches by id, each a transaction: a row that cannot be repaired now does not hold up the rest."""
     repaired, after = 0, UUID(int=0)
     while True:
         with tenant_context(tenant_id):
-            ids = _find_unqueued(entity, slot, serving, after)
+            ids = _find_unqueued(entity, slot, reference, after)
             if ids:
-                repaired += requeue(entity, ids, refresh=True, only=slot)
+                repaired += requeue(
+                    entity, ids, refresh=True, only=slot, found_in=reference if slot.serves else None
+                )
         if len(ids) < BATCH_SIZE:
             return repaired
         after = ids[-1]
 
 
-def _find_unqueued(entity: registry.EmbeddedEntity, slot: Slot, serving: Slot, after: UUID) -> list[UUID]:
+def _find_unqueued(entity: registry.EmbeddedEntity, slot: Slot, reference: Slot, after: UUID) -> list[UUID]:
     rows = sql.fetch(
         "reconcile.find_unqueued",
         entity,
@@ -59,7 +63,7 @@ def _find_unqueued(entity: registry.EmbeddedEntity, slot: Slot, serving: Slot, a
         type=entity.type,
         slot=slot.number,
         model=slot.model,
-        serving=serving.number,
+        reference=reference.number,
         after=after,
         limit=BATCH_SIZE,
     )

@@ -16,13 +16,13 @@ DELETE FROM embeddings_embeddingtask WHERE id IN (
 
 -- name: find_unqueued
 -- The active entities whose embedding in `slot` has work to be done but no task that does it: it is pending, or it is missing or
--- differs from the one in the serving slot. In the serving slot `e` and `o` are the same row, so only a pending one is found.
--- In:    tenant, slot, serving (its slot), model (of `slot`), type, after (an entity id), limit.
+-- differs from the one in the slot `reference`. If both are one slot, `e` and `o` are the same row, so only a pending one is found.
+-- In:    tenant, slot, reference (a slot), model (of `slot`), type, after (an entity id), limit.
 -- Out:   entity_id, ascending, greater than `after`.
 -- Index: the unique (tenant_id, entity_id, slot) of the embeddings, (tenant_id, entity_type, entity_id, model) of the tasks.
 SELECT e.entity_id FROM {embeddings} e LEFT JOIN {embeddings} o
     ON o.tenant_id = e.tenant_id AND o.entity_id = e.entity_id AND o.slot = %(slot)s
-WHERE e.tenant_id = %(tenant)s AND e.active AND e.slot = %(serving)s AND e.entity_id > %(after)s
+WHERE e.tenant_id = %(tenant)s AND e.active AND e.slot = %(reference)s AND e.entity_id > %(after)s
     AND (o.id IS NULL OR o.source_hash <> e.source_hash OR NOT o.active OR o.status = 'pending')
     AND NOT EXISTS (
         SELECT 1 FROM embeddings_embeddingtask t
