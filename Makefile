@@ -45,7 +45,8 @@ reset: ## delete the database and all data of this folder (asks first; YES=1 doe
 ##@ Check
 .PHONY: test test-long test-torch lint format types imports migrations-check coverage soak schemathesis
 test: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the quick tests (T=tests/search for all of a part, in one process)
-	@$(PYTEST) $(if $(T),$(T),$(PARALLEL) -m "not slow") $(if $(COVERAGE),--cov --cov-report=term-missing:skip-covered $(if $(T),--cov-fail-under=0))
+	@$(PYTEST) $(if $(T),$(T),$(PARALLEL) -m "not slow and not alone") $(if $(COVERAGE),--cov --cov-report=term-missing:skip-covered $(if $(T),--cov-fail-under=0))
+	@$(if $(T),:,$(PYTEST) -m alone)
 
 test-long: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the tests that are marked slow
 	@$(PYTEST) $(PARALLEL) -m slow

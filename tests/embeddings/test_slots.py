@@ -156,22 +156,6 @@ def test_an_incomplete_slot_cannot_serve_EMB_10(second: Pipeline) -> None:
     assert slots.all()[0].model == "model-1"
 
 
-def test_a_slot_that_serves_before_anything_was_ready_is_filled_as_well_EMB_10(
-    pipeline: Pipeline, use: Use
-) -> None:
-    use("ModelEmbedder", EMBEDDING_MODEL="model-1")
-    ensure_slot()
-    pipeline.add("Text.")
-    use("ModelEmbedder", EMBEDDING_MODEL="model-2")
-    ensure_slot()
-    assert switch().model == "model-2"  # no vector was ready, so none is missing
-    fill(pipeline)
-    rows = pipeline.all("SELECT model, status FROM tools_toolembedding ORDER BY model")
-    assert [(row["model"], row["status"]) for row in rows] == [("model-1", "ready"), ("model-2", "ready")]
-    pipeline.owner.execute("DELETE FROM embeddings_embeddingmodel")
-    slots.clear_cache()
-
-
 def test_half_a_percent_may_have_failed_and_no_more_EMB_10() -> None:
     assert slots.Completeness(1000, 995, 5).is_complete
     assert not slots.Completeness(1000, 994, 6).is_complete

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -24,8 +23,7 @@ from tools.imports.formats.specs import DocumentRefused
 from tools.models import Endpoint, Source, SourceDocument, Tool
 
 ROOT = Path(__file__).resolve().parents[4]
-# Seconds of the processor. Beside two other processes on two cores, which share caches, the same work reads up to half as much again.
-SECONDS = 4 if "PYTEST_XDIST_WORKER" in os.environ else 2
+SECONDS = 2
 MEGABYTES = 512
 
 
@@ -70,6 +68,7 @@ def test_there_are_enough_bombs_S10() -> None:
     assert len(bombs.REFUSED) >= 40
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", bombs.REFUSED)
 def test_a_bomb_is_refused_soon_with_one_clear_sentence_S10(
     measured: Callable[[str], dict[str, Any]], name: str
@@ -81,6 +80,7 @@ def test_a_bomb_is_refused_soon_with_one_clear_sentence_S10(
     assert not re.search(r"[\x00-\x1f]|Traceback|Error\b|tools[./]imports|a fault of ours", said)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", bombs.READ)
 def test_what_only_looks_like_a_bomb_is_read_as_soon_S10(
     measured: Callable[[str], dict[str, Any]], name: str
