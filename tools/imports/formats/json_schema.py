@@ -57,7 +57,14 @@ class Piece(NamedTuple):
 
 def piece_of(schema: JsonObject) -> Piece:
     """Measure a finished schema and collect its references."""
-    return Piece(schema, tuple(dict.fromkeys(_references(schema))), json_size(schema))
+    return piece_of_size(schema, json_size(schema))
+
+
+def piece_of_size(schema: JsonObject, size: int) -> Piece:
+    """Collect the references of a finished schema that was measured already."""
+    refs: dict[str, None] = {}
+    _collect_references(schema, refs)
+    return Piece(schema, tuple(refs), size)
 
 
 def json_size(value: object) -> int:
@@ -75,6 +82,7 @@ class Schemas:
         self._inline: dict[int, Piece] = {}
         self._definitions: dict[str, Piece] = {}
         self._pointers: dict[str, tuple[str, JsonValue]] = {}
+        self._names: dict[str, str] = {}
         self._in_place: dict[str, tuple[str, ...]] = {}
 
     def piece(self, node: JsonValue, where: str) -> Piece:
@@ -150,7 +158,9 @@ class Schemas:
                 f"{where}: the reference '{truncate(ref, 200)}' {problem}; any value is allowed there."
             )
             return schema
-        name = definition_name(target.pointer)
+        name = self._names.get(target.pointer)
+        if name is None:
+            name = self._names[target.pointer] = definition_name(target.pointer)
         if self._pointers.setdefault(name, (target.pointer, target.value))[0] != target.pointer:
             name = hashed_name(name, target.pointer)
             self._pointers[name] = (target.pointer, target.value)
@@ -193,11 +203,12 @@ def _in_place_refs(node: JsonValue) -> Iterator[str]:
             yield from _in_place_refs(item)
 
 
-def _references(schema: JsonObject) -> Iterator[str]:
+def _collect_references(schema: JsonObject, refs: dict[str, None]) -> None:
+    """Adds the names of the definitions that a converted schema refers to, in order, each once."""
     if isinstance(ref := schema.get("$ref"), str):
-        yield ref.removeprefix("#/$defs/")
+        refs[ref.removeprefix("#/$defs/")] = None
     for part in subschemas(schema):
-        yield from _references(part)
+        _collect_references(part, refs)
 
 
 def subschemas(schema: JsonObject) -> Iterator[JsonObject]:

@@ -21,6 +21,7 @@ from tools.imports.formats.json_schema import (
     Schemas,
     json_size,
     piece_of,
+    piece_of_size,
 )
 from tools.imports.formats.specs import JsonObject, JsonValue
 from tools.imports.formats.texts import truncate
@@ -74,15 +75,13 @@ class SchemaBudget:
 
     def fit_parameters(self, parts: Sequence[Part]) -> FittedSchema:
         """An object schema with the parts as its properties."""
-        for room in self._rooms:
-            fitted = [self._fit(part.piece, room) for part in parts]
-            extras = [_annotations(part.annotations, room) for part in parts]
-            costs = [
-                piece.size + (json_size(extra) if extra else 0) + 2 * len(part.name.encode()) + 8
-                for part, piece, extra in zip(parts, fitted, extras, strict=True)
-            ]
-            if self._enough(sum(costs), (ref for piece in fitted for ref in piece.refs)):
-                break
+        fitted, extras, costs = self._fit_parts(parts, self._rooms[0])
+        if not self._all_fit(fitted, costs):
+            # A smaller room never takes more, so if the smallest is not enough, none is.
+            smallest = self._fit_parts(parts, self._rooms[-1])
+            rooms = self._rooms[1:-1] if self._all_fit(smallest[0], smallest[2]) else []
+            tries = (self._fit_parts(parts, room) for room in rooms)
+            fitted, extras, costs = next((one for one in tries if self._all_fit(one[0], one[2])), smallest)
         chosen = self._affordable(parts, fitted, costs)
         refs = tuple(dict.fromkeys(ref for index in chosen for ref in fitted[index].refs))
         size = _OBJECT_SIZE + sum(costs[index] for index in chosen)
@@ -111,18 +110,33 @@ class SchemaBudget:
         schema = (self._loosened(fitted) if shortened else fitted).schema
         return FittedSchema({**schema, **self._section(definitions, loose=shortened)}, frozenset(), shortened)
 
+    def _fit_parts(self, parts: Sequence[Part], room: int) -> tuple[list[Piece], list[JsonObject], list[int]]:
+        """The piece, the annotations and the bytes of each part where a piece may take `room` bytes."""
+        fitted = [
+            part.piece if part.piece.size <= room else self._shortened(part.piece, room) for part in parts
+        ]
+        extras = [part.annotations and _annotations(part.annotations, room) for part in parts]
+        costs = [
+            piece.size + (json_size(extra) if extra else 0) + 2 * len(part.name.encode()) + 8
+            for part, piece, extra in zip(parts, fitted, extras, strict=True)
+        ]
+        return fitted, extras, costs
+
+    def _all_fit(self, fitted: Sequence[Piece], costs: Sequence[int]) -> bool:
+        return self._enough(sum(costs), (ref for piece in fitted for ref in piece.refs))
+
     def _enough(self, size: int, refs: Iterable[str]) -> bool:
         return _OBJECT_SIZE + _DEFS_SIZE + size + _reserved(set(refs)) <= self._limit
 
     def _affordable(self, parts: Sequence[Part], fitted: Sequence[Piece], costs: Sequence[int]) -> list[int]:
         """The indexes of the parts that fit, required ones first in line: nearly always all of them."""
-        if self._enough(sum(costs), (ref for piece in fitted for ref in piece.refs)):
+        if self._all_fit(fitted, costs):
             return list(range(len(parts)))
         known: set[str] = set()
         size = 0
         chosen = []
         for index in sorted(range(len(parts)), key=lambda index: (not parts[index].required, index)):
-            more = known.union(fitted[index].refs)
+            more = known.union(refs) if (refs := fitted[index].refs) else known
             if self._enough(size + costs[index], more):
                 known, size = more, size + costs[index]
                 chosen.append(index)
@@ -166,8 +180,9 @@ class SchemaBudget:
         return {"$defs": section}
 
     def _fit(self, piece: Piece, room: int) -> Piece:
-        if piece.size <= room:
-            return piece
+        return piece if piece.size <= room else self._shortened(piece, room)
+
+    def _shortened(self, piece: Piece, room: int) -> Piece:
         found = self._fitted.get((id(piece), room))
         if found is None:
             found = self._fitted[id(piece), room] = (piece, _shortened_to(piece, room))
@@ -185,8 +200,6 @@ def _reserved(names: Iterable[str]) -> int:
 
 
 def _annotations(annotations: JsonObject, room: int) -> JsonObject:
-    if not annotations:
-        return annotations
     kept = dict(annotations)
     if room < _ROOM_FOR_EXAMPLES:
         kept.pop("examples", None)
@@ -199,9 +212,10 @@ def _annotations(annotations: JsonObject, room: int) -> JsonObject:
 
 def _shortened_to(piece: Piece, room: int) -> Piece:
     for depth, text in _SHORTENINGS:
-        shorter = piece_of(_shorter(piece.schema, depth, text))
-        if shorter.size <= room:
-            return shorter
+        shorter = _shorter(piece.schema, depth, text)
+        size = json_size(shorter)
+        if size <= room:
+            return piece_of_size(shorter, size)
     return piece_of(_bare(piece.schema))
 
 

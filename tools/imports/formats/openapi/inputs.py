@@ -8,7 +8,7 @@ of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -64,6 +64,13 @@ class Inputs(NamedTuple):
     body: JsonObject | None
 
 
+class _Form(NamedTuple):
+    """The fields of a form that several operations may take, and how many parameters were counted for them."""
+
+    fields: tuple[Input, ...]
+    parameters: int
+
+
 class InputReader:
     """Reads the inputs of one document's operations."""
 
@@ -72,6 +79,8 @@ class InputReader:
         self._resolver = resolver
         self._schemas = schemas
         self._swagger = swagger
+        # Keyed by the identity of nodes of the document, which outlive this object: schema and encoding.
+        self._forms: dict[tuple[int, int], _Form] = {}
         self._of_operation = 0
         self._left = MAX_MORE_PARAMETERS
 
@@ -99,7 +108,8 @@ class InputReader:
             fields, body = [], self._swagger_form(forms, operation)
         else:
             fields, body = [], None
-        return Inputs((*values, *fields), body)
+        # A form alone stays the tuple that all operations with this form share.
+        return Inputs((*values, *fields) if values else tuple(fields), body)
 
     def _merged(
         self, item: JsonObject, operation: JsonObject, where: str
@@ -121,9 +131,10 @@ class InputReader:
                     merged[key] = resolved.value, resolved.description
         return merged
 
-    def _count(self) -> None:
-        self._of_operation += 1
-        self._left -= self._of_operation > USUAL_PARAMETERS
+    def _count(self, more: int = 1) -> None:
+        unusual = max(self._of_operation - USUAL_PARAMETERS, 0)
+        self._of_operation += more
+        self._left -= max(self._of_operation - USUAL_PARAMETERS, 0) - unusual
         if self._left < 0:
             raise DocumentRefused(
                 f"The document's operations take too many parameters: {MAX_MORE_PARAMETERS:,} beyond the first "
@@ -198,7 +209,7 @@ class InputReader:
         consumed = operation.get("consumes", self._resolver.tree.get("consumes"))
         return [as_text(item) for item in as_list(consumed)[:_MAX_MEDIA_TYPES] if as_text(item)]
 
-    def _request_body(self, raw: JsonValue, where: str) -> tuple[list[Input], JsonObject | None]:
+    def _request_body(self, raw: JsonValue, where: str) -> tuple[Sequence[Input], JsonObject | None]:
         where = f"{where}: body"
         resolved = self._resolver.resolved(raw, where)
         if resolved is None:
@@ -213,39 +224,58 @@ class InputReader:
             self._resolver.warnings.add(f"{where}: no media type is given; any value is allowed.")
         media = as_object(media)
         if _base(media_type) in (_MULTIPART, _URLENCODED):
-            fields = list(self._fields(media.get("schema"), media.get("encoding"), where))
+            fields = self._fields(media.get("schema"), media.get("encoding"), where)
             if fields or _takes_nothing(media.get("schema")):
                 return fields, body
         piece = self._schemas.piece(media["schema"], where) if "schema" in media else _default(media_type)
         value = Input("body", "body", piece, _annotations(media, resolved.description, piece), required, {})
         return [value], body
 
-    def _fields(self, node: JsonValue, encoding: JsonValue, where: str) -> Iterator[Input]:
+    def _fields(self, node: JsonValue, encoding: JsonValue, where: str) -> tuple[Input, ...]:
         """The fields of a form: the properties of its schema, also where that is put together by `allOf`."""
+        key = id(node), id(encoding)
+        if found := self._forms.get(key):
+            self._count(found.parameters)
+            return found.fields
         properties: JsonObject = {}
         required: set[str] = set()
-        waiting, seen = [node], 0
+        waiting, seen, parameters = [node], 0, 0
+        is_whole = True
         while waiting and seen < _MAX_ALL_OF:
             seen += 1
             schema = waiting.pop()
             if isinstance(schema, dict) and isinstance(ref := schema.get("$ref"), str):
                 target = self._resolver.target(ref)
                 if target.problem:
+                    is_whole = False
                     self._resolver.warnings.add(
                         f"{where}: the reference '{truncate(ref, 200)}' {target.problem}."
                     )
                 schema = target.value
             if isinstance(schema, dict):
-                for name, field in as_object(schema.get("properties")).items():
-                    self._count()
+                more = as_object(schema.get("properties"))
+                self._count(len(more))
+                parameters += len(more)
+                for name, field in more.items():
                     properties.setdefault(name, field)
                 required.update(name for name in as_list(schema.get("required")) if isinstance(name, str))
                 waiting.extend(reversed(as_list(schema.get("allOf"))))
-        for name, schema in islice(properties.items(), MAX_PARAMETERS):
-            if name and len(name) <= MAX_PARAMETER_NAME:
-                piece = self._schemas.piece(schema, f"{where}: field '{name}'")
-                serialization = _serialization(as_object(encoding).get(name))
-                yield Input("form", name, piece, {}, name in required, serialization)
+        encodings = as_object(encoding)
+        fields = tuple(
+            Input(
+                "form",
+                name,
+                self._schemas.piece(schema, f"{where}: field '{name}'"),
+                {},
+                name in required,
+                _serialization(encodings.get(name)),
+            )
+            for name, schema in islice(properties.items(), MAX_PARAMETERS)
+            if name and len(name) <= MAX_PARAMETER_NAME
+        )
+        if is_whole:  # A warning names the operation, so a form that has one is read again.
+            self._forms[key] = _Form(fields, parameters)
+        return fields
 
 
 def is_json(media_type: str) -> bool:

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from tools.imports.formats.json_schema import Schemas, json_size
-from tools.imports.formats.openapi.inputs import InputReader, is_json
-from tools.imports.formats.openapi.parameters import fit_inputs
+from tools.imports.formats.openapi.inputs import Input, InputReader, Inputs, is_json
+from tools.imports.formats.openapi.parameters import Parameters, fit_inputs
 from tools.imports.formats.references import RefResolver
 from tools.imports.formats.schema_budget import SchemaBudget
 from tools.imports.formats.specs import EndpointSpec, JsonObject, JsonValue, as_list, as_object
@@ -27,6 +27,7 @@ _MAX_WORD = 200
 _MAX_WORDS = 50
 _MAX_SERVERS = 10
 _NAMED_IN_WARNING = 5
+_NULL_SIZE = len("null")
 _SUCCESS = re.compile(r"2(?:[0-9][0-9]|XX)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\{([^{}]{1,100})\}")
 
@@ -60,6 +61,10 @@ class OperationReader:
         # Keyed by the identity of nodes of the document, which outlive this object.
         self._servers: dict[int, list[str]] = {}
         self._securities: dict[int, list[list[str]]] = {}
+        # By the identity of the inputs, which the value keeps alive.
+        self._of_forms: dict[int, tuple[tuple[Input, ...], Parameters]] = {}
+        # Of definitions, by the identity of their schemas, which the budgets hold.
+        self._definition_sizes: dict[int, int] = {}
         self._without_text: list[str] = []
         self._without_room: list[str] = []
         self._shortened: list[str] = []
@@ -71,14 +76,26 @@ class OperationReader:
         specs, left = [], MAX_TOOLS_BYTES
         for raw, name in zip(found, names, strict=True):
             spec = self.endpoint(raw, name)
-            left -= json_size(
-                [spec.description, spec.tags, spec.input_schema, spec.output_schema, spec.metadata]
-            )
+            left -= json_size([spec.description, spec.tags, spec.metadata])
+            left -= self._schema_size(spec.input_schema) + self._schema_size(spec.output_schema)
             if left < 0:
                 return None
             specs.append(spec)
         self._summarise()
         return tuple(specs)
+
+    def _schema_size(self, schema: JsonObject | None) -> int:
+        """Bytes of a schema as JSON. The tools of a document share its definitions, so each is measured once."""
+        definitions = schema.get("$defs") if schema else None
+        if not schema or not definitions:
+            return json_size(schema)
+        size = json_size({**schema, "$defs": dict.fromkeys(definitions)})
+        for definition in definitions.values():
+            known = self._definition_sizes.get(id(definition))
+            if known is None:
+                known = self._definition_sizes[id(definition)] = json_size(definition)
+            size += known - _NULL_SIZE
+        return size
 
     def endpoint(self, raw: RawOperation, name: str) -> EndpointSpec:
         """The spec of an operation under the name `name`."""
@@ -90,9 +107,7 @@ class OperationReader:
         )
         if not description:
             self._without_text.append(raw.key)
-        parameters = fit_inputs(
-            self._inputs.inputs(raw.path, raw.item, operation, raw.key), self._inputs_budget
-        )
+        parameters = self._parameters(self._inputs.inputs(raw.path, raw.item, operation, raw.key))
         if parameters.left_out:
             names = ", ".join(truncate(name, 50) for name in parameters.left_out[:_NAMED_IN_WARNING])
             self._without_room.append(
@@ -114,6 +129,16 @@ class OperationReader:
             metadata=self._metadata(raw, parameters.places, parameters.body),
             deprecated=operation.get("deprecated") is True,
         )
+
+    def _parameters(self, inputs: Inputs) -> Parameters:
+        """The inputs of an operation as one schema. Operations that take the same form and nothing else share it."""
+        if any(value.place != "form" for value in inputs.values):
+            return fit_inputs(inputs, self._inputs_budget)
+        found = self._of_forms.get(id(inputs.values))
+        if found is None:
+            found = inputs.values, fit_inputs(inputs, self._inputs_budget)
+            self._of_forms[id(inputs.values)] = found
+        return found[1]._replace(body=inputs.body)
 
     def _summarise(self) -> None:
         for sentence in self._without_room:
