@@ -54,7 +54,7 @@ def measured(measuring: subprocess.Popen[str]) -> Callable[[str], dict[str, Any]
         return result
 
     def measure(name: str) -> dict[str, Any]:
-        # The processor's time, since other tests run beside this one; they slow its caches as well, so the best of three counts.
+        # The processor's time, as other programs may run on the machine; they slow its caches too, so the best of three counts.
         for _ in range(3):
             result = once(name)
             if result["cpu"] <= SECONDS:
