@@ -21,8 +21,8 @@ from uuid import UUID
 from embeddings.backfill.scan import ALL_STATUSES, ScanOptions, scan
 from embeddings.queue import job_tasks
 from embeddings.registry import EmbeddedEntity
-from portal.jobs.arguments import Json
 from portal.jobs.context import Context, Failure
+from portal.json_types import JsonObject
 
 QUEUEING, EMBEDDING = "queueing", "embedding"
 FOLLOW_SECONDS = 0.5
@@ -57,7 +57,7 @@ class _Run:
         self.entity, self.job_id = backfill.entity, context.job.pk
 
     @property
-    def cursor(self) -> Json:
+    def cursor(self) -> JsonObject:
         return self.context.cursor
 
     def run(self) -> bool:

@@ -21,7 +21,7 @@ from embeddings.providers.base import Kind, ProviderError
 from portal.outbound.deadline import DeadlineBackend
 from portal.outbound.http import CONNECT_SECONDS, BodyTooLarge, open_response, read_body
 
-Json = Any
+JsonValue = Any
 """A parsed JSON document, whose form the caller checks."""
 MAX_REPLY = 8_000_000
 """Bytes. 512 vectors of 384 numbers take 4 MB."""
@@ -61,7 +61,7 @@ class Server:
         """The host and port, which messages name the server by."""
         return urlsplit(self.url).netloc
 
-    def post(self, path: str, body: Mapping[str, object], kind: Kind = "passage") -> Json:
+    def post(self, path: str, body: Mapping[str, object], kind: Kind = "passage") -> JsonValue:
         """Sends the body as JSON and returns the parsed reply. Follows no redirect, uses no proxy. Raises ProviderError."""
         # A search waits for the vector, and can do without one.
         timeout = min(self.timeout, settings.EMBEDDING_QUERY_TIMEOUT) if kind == "query" else self.timeout

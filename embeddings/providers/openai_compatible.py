@@ -48,7 +48,7 @@ class OpenAICompatible:
         """Only the server could know: False."""
         return False
 
-    def _in_order(self, reply: object, count: int) -> list[http.Json]:
+    def _in_order(self, reply: object, count: int) -> list[http.JsonValue]:
         rows = reply.get("data") if isinstance(reply, dict) else None
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             message = self._server.error_message(reply)

@@ -7,7 +7,6 @@ Runs every few minutes from beat and at the start of a worker; a healthy catalog
 
 from __future__ import annotations
 
-from itertools import product
 from uuid import UUID
 
 from embeddings import registry, slots
@@ -23,9 +22,11 @@ BATCH_SIZE = 1000
 def reconcile() -> int:
     """Enqueues what is `pending` without a task, and what one slot has and another lacks, in every tenant; returns how many. Needs
     the worker's login."""
-    in_use = slots.all()
+    serving, *others = slots.all()
     slots.clear_dropped()
-    models = [slot.model for slot in in_use]
+    models = [slot.model for slot in (serving, *others)]
+    # The serving slot lacks rows, too, if it was switched to while the other had nothing ready.
+    pairs = [(slot, serving) for slot in (serving, *others)] + [(serving, other) for other in others]
     circuit_breaker.close_all(keep=models)
     repaired = 0
     for tenant_id in tenant_ids():
@@ -34,8 +35,7 @@ def reconcile() -> int:
                 sql.execute(
                     "reconcile.prune_tasks", entity, tenant=tenant_id, type=entity.type, models=models
                 )
-            # Each slot against every other: one that was switched to while the other was empty lacks rows and serves.
-            for slot, reference in product(in_use, repeat=2):
+            for slot, reference in pairs:
                 repaired += _repair(tenant_id, entity, slot, reference)
     return repaired
 
@@ -47,9 +47,7 @@ def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, refere
         with tenant_context(tenant_id):
             ids = _find_unqueued(entity, slot, reference, after)
             if ids:
-                repaired += requeue(
-                    entity, ids, refresh=True, only=slot, found_in=reference if slot.serves else None
-                )
+                repaired += requeue(entity, ids, refresh=True, only=slot, found_in=reference)
         if len(ids) < BATCH_SIZE:
             return repaired
         after = ids[-1]

@@ -13,10 +13,10 @@ from django import forms
 from rest_framework import serializers
 
 from portal.jobs.errors import InvalidArguments
+from portal.json_types import JsonObject
 
 Arguments = dict[str, Any]
 """Arguments in their final form, as the job's row holds them: JSON."""
-Json = dict[str, Any]
 Field = serializers.Field[Any, Any, Any, Any]
 Fields = dict[str, Field]
 
@@ -98,10 +98,13 @@ class JobArguments(serializers.Serializer[Any]):
         return dict(serializer.validated_data)
 
     @classmethod
-    def json_schema(cls) -> Json:
+    def json_schema(cls) -> JsonObject:
         """The JSON Schema of the arguments, for the API's document."""
         fields = cls().fields
-        schema: Json = {"type": "object", "properties": {name: _schema(one) for name, one in fields.items()}}
+        schema: JsonObject = {
+            "type": "object",
+            "properties": {name: _schema(one) for name, one in fields.items()},
+        }
         if required := [name for name, field in fields.items() if field.required]:
             schema["required"] = required
         return {**schema, "additionalProperties": False}
@@ -124,7 +127,7 @@ def _sentences(error: Any) -> list[str]:
     return [str(sentence) for sentence in error]
 
 
-def _schema(field: Field) -> Json:
+def _schema(field: Field) -> JsonObject:
     schema = _type(field)
     if field.default is not serializers.empty:
         schema["default"] = field.default
@@ -136,7 +139,7 @@ def _schema(field: Field) -> Json:
     return {"anyOf": [schema, {"type": "null"}], **description}
 
 
-def _type(field: Field) -> Json:
+def _type(field: Field) -> JsonObject:
     match field:
         case WholeNumber():
             return {"type": "integer", "minimum": field.low, "maximum": field.high}

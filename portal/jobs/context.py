@@ -14,11 +14,11 @@ from uuid import UUID
 from django.db import connection
 from django.db.models.functions import Now
 
-from portal.jobs.arguments import Json
 from portal.jobs.errors import Cancelled, LostClaim
 from portal.jobs.loop import heartbeat
 from portal.jobs.models import ERROR_LENGTH, LABEL_LENGTH, LOG_LINES, Job, JobFailure, JobState
 from portal.jobs.progress import Progress
+from portal.json_types import JsonObject
 
 REPORT_SECONDS = 1.0
 
@@ -42,7 +42,7 @@ class Context:
         self._begun = time.monotonic()
         self.done, self.failed, self.skipped = job.done, job.failed, job.skipped
         self.total, self.stage = job.total, job.stage
-        self.cursor: Json = dict(job.cursor)
+        self.cursor: JsonObject = dict(job.cursor)
         self._log: list[dict[str, str]] = list(job.log)
 
     @property
@@ -58,8 +58,8 @@ class Context:
         return now.progress
 
     @property
-    def args(self) -> Json:
-        args: Json = self.job.args
+    def args(self) -> JsonObject:
+        args: JsonObject = self.job.args
         return args
 
     def batch(
@@ -69,7 +69,7 @@ class Context:
         skipped: int | None = None,
         total: int | None = None,
         stage: str | None = None,
-        cursor: Json | None = None,
+        cursor: JsonObject | None = None,
         failures: Sequence[Failure] = (),
         retried: Collection[UUID] = (),
         log: str = "",
@@ -82,7 +82,7 @@ class Context:
         """
         with self.job.in_tenant():
             given = {"done": done, "skipped": skipped, "total": total, "stage": stage, "cursor": cursor}
-            changes: Json = {name: value for name, value in given.items() if value is not None}
+            changes: JsonObject = {name: value for name, value in given.items() if value is not None}
             if failures or retried:
                 changes["failed"] = self._record_failures(failures, retried)
             logged = (

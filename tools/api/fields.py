@@ -9,7 +9,8 @@ from django.db import models
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
-Json = dict[str, Any]
+from portal.json_types import JsonObject
+
 AnyField = serializers.Field[Any, Any, Any, Any]
 
 
@@ -40,7 +41,7 @@ class BlankAsNullField(serializers.CharField):
 class RawField(AnyField):
     """A JSON value that answers show as it is; `schema` describes it in the OpenAPI document."""
 
-    def __init__(self, schema: Json, **kwargs: Any) -> None:
+    def __init__(self, schema: JsonObject, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "read_only": True})
         self.schema = schema
 
@@ -51,7 +52,7 @@ class RawField(AnyField):
 class ComputedField(serializers.SerializerMethodField):
     """A value that the serializer's `get_<field>` makes; `schema` describes it in the OpenAPI document."""
 
-    def __init__(self, schema: Json) -> None:
+    def __init__(self, schema: JsonObject) -> None:
         super().__init__()
         self.schema = schema
 
@@ -72,7 +73,7 @@ class RowSerializer(serializers.ModelSerializer[Any]):
         models.PositiveIntegerField: CountField,
     }
 
-    def get_extra_kwargs(self) -> Json:
+    def get_extra_kwargs(self) -> JsonObject:
         return {name: {"read_only": True} for name in self.Meta.fields}
 
 
@@ -93,7 +94,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
     @classmethod
-    def parsed(cls, data: object, *, partial: bool = False) -> Json:
+    def parsed(cls, data: object, *, partial: bool = False) -> JsonObject:
         """What was given, in its final form. Raises ValidationError."""
         serializer = cls(data=data, partial=partial)
         serializer.is_valid(raise_exception=True)

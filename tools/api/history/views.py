@@ -10,8 +10,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
+from portal.json_types import JsonObject
 from portal.tenancy.models import Scope
-from tools.api.fields import Json, refuse_unknown
+from tools.api.fields import refuse_unknown
 from tools.api.history.serializers import EventSerializer
 from tools.api.pagination import CursorPages, invalid_cursor
 from tools.api.schema import operations as docs
@@ -36,7 +37,7 @@ def _position_of(cursor: str) -> Position:
     return Position(datetime.fromisoformat(at), thing, int(number))
 
 
-def _event(position: Position, entry: Entry) -> Json:
+def _event(position: Position, entry: Entry) -> JsonObject:
     changes = entry.changes(_IGNORED)
     return {
         "id": f"{position.thing}-{position.number}",

@@ -8,10 +8,10 @@ from rest_framework.response import Response
 from portal.jobs import kinds
 from portal.jobs.kinds import Estimate, JobKind
 from portal.jobs.models import Job, JobFailure, JobState
+from portal.json_types import JsonObject
 from tools.api.fields import (
     BlankAsNullField,
     CountField,
-    Json,
     LinksField,
     RawField,
     RowSerializer,
@@ -21,7 +21,7 @@ from tools.api.jobs.addresses import job_address
 from tools.api.schema.json_schema import BOOLEAN, answer_schema
 
 RETRY_AFTER = "2"
-KIND: Json = {"type": "string", "enum": [kind.name for kind in kinds.all_kinds()]}
+KIND: JsonObject = {"type": "string", "enum": [kind.name for kind in kinds.all_kinds()]}
 
 
 class JobSerializer(RowSerializer):
@@ -98,13 +98,13 @@ class NewJobSerializer(StrictSerializer):
     dry_run = serializers.BooleanField(default=False)
 
 
-def _arguments(kind: JobKind) -> Json:
+def _arguments(kind: JobKind) -> JsonObject:
     """The arguments of a kind, as its serializer declares them."""
     schema = kind.arguments.json_schema()
     return {"type": schema.pop("type"), "title": kind.name, **schema}
 
 
-NEW_JOB: Json = {
+NEW_JOB: JsonObject = {
     "type": "object",
     "properties": {
         "kind": KIND,

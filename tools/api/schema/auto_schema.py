@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from drf_spectacular.openapi import AutoSchema
 
+from portal.json_types import JsonObject
 from portal.tenancy.models import Scope
 from tools.api.base import ApiView, TenantListView
-from tools.api.fields import Json
 from tools.api.schema.components import ANSWER_HEADERS, SECURITY
 from tools.api.schema.json_schema import answer_schema
 from tools.api.schema.operations import filter_parameters, page, page_parameters
@@ -22,7 +22,7 @@ from tools.api.tools.serializers import ToolSerializer
 class PortalSchema(AutoSchema):
     """Adds to each operation its scope, the problems it may answer with, and the headers of every answer."""
 
-    def get_auth(self) -> list[Json]:
+    def get_auth(self) -> list[JsonObject]:
         scope = self._scope()
         return [{SECURITY: [str(scope)] if scope else []}]
 
@@ -61,8 +61,8 @@ class PortalSchema(AutoSchema):
         required = cast(ApiView, self.view).required_scope
         return required[self.method] if isinstance(required, Mapping) else required
 
-    def get_operation(self, *args: Any, **kwargs: Any) -> Json | None:
-        operation: Json | None = super().get_operation(*args, **kwargs)
+    def get_operation(self, *args: Any, **kwargs: Any) -> JsonObject | None:
+        operation: JsonObject | None = super().get_operation(*args, **kwargs)
         if operation is None:
             return None
         changes, has_body = self.method in {"PATCH", "DELETE"}, "requestBody" in operation

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from portal.http.idempotency import HEADER
 from portal.http.problem_types import PROBLEM_TYPES
+from portal.json_types import JsonObject
 from portal.tenancy.models import IDEMPOTENCY_KEY_LENGTH, Scope
-from tools.api.fields import Json
 from tools.api.schema.json_schema import TEXT, described
 
-INTEGER: Json = {"type": "integer"}
+INTEGER: JsonObject = {"type": "integer"}
 SECURITY = "apiKey"
 Endpoint = tuple[str, str, str, object]
 """Path, its pattern, method and view."""
@@ -22,7 +22,7 @@ def only_v1(endpoints: list[Endpoint]) -> list[Endpoint]:
     return [one for one in endpoints if one[0].startswith("/api/v1/")]
 
 
-def with_problem(result: Json, **_: object) -> Json:
+def with_problem(result: JsonObject, **_: object) -> JsonObject:
     """The parts that operations refer to."""
     components = result.setdefault("components", {})
     for one in components.setdefault("schemas", {}).values():
@@ -45,17 +45,17 @@ def with_problem(result: Json, **_: object) -> Json:
     return result
 
 
-def _integer(description: str) -> Json:
+def _integer(description: str) -> JsonObject:
     return {**INTEGER, "description": description}
 
 
-def _header(description: str, schema: Json) -> Json:
+def _header(description: str, schema: JsonObject) -> JsonObject:
     return {"description": description, "schema": schema}
 
 
 _STATUSES = (400, 401, 403, 404, 406, 409, 412, 413, 415, 422, 428, 429, 500, 502, 503, 504)
 _POINTER = {**TEXT, "description": "A JSON pointer into the body, or the name of a parameter."}
-_PROBLEM: Json = {
+_PROBLEM: JsonObject = {
     "type": "object",
     "description": "A refusal (RFC 9457).",
     "properties": {
@@ -72,7 +72,7 @@ _PROBLEM: Json = {
     },
     "required": ["type", "title", "status", "detail", "instance", "request_id"],
 }
-_PARAMETERS: Json = {
+_PARAMETERS: JsonObject = {
     "RequestId": {
         "name": "X-Request-ID", "in": "header", "schema": {"type": "string", "minLength": 1, "maxLength": 128},
         "description": "Your own id of the request: comes back, and stands in the log.",
@@ -89,7 +89,7 @@ _PARAMETERS: Json = {
 }  # fmt: skip
 
 
-_HEADERS: Json = {
+_HEADERS: JsonObject = {
     "X-Request-ID": _header("Finds this request in the log.", TEXT),
     "RateLimit-Policy": {
         **_header("Only for a key with a rate: requests (q) in seconds (w).", TEXT), "example": '"key";q=600;w=60',
@@ -104,7 +104,7 @@ _HEADERS: Json = {
 }  # fmt: skip
 
 
-def _problem(status: int) -> Json:
+def _problem(status: int) -> JsonObject:
     types = [one for one in PROBLEM_TYPES.values() if one.status == status and one.name != "error"]
     headers = dict(ANSWER_HEADERS)
     if status == 429:

@@ -11,37 +11,38 @@ from typing import Any, cast
 
 from rest_framework import serializers
 
-from tools.api.fields import AnyField, ComputedField, Json, LinksField, RawField
+from portal.json_types import JsonObject
+from tools.api.fields import AnyField, ComputedField, LinksField, RawField
 
 SerializerClass = type[serializers.Serializer[Any]]
-TEXT: Json = {"type": "string"}
-BOOLEAN: Json = {"type": "boolean"}
-COUNT: Json = {"type": "integer", "minimum": 0}
-TEXTS: Json = {"type": "array", "items": TEXT}
-ID: Json = {"type": "string", "format": "uuid"}
-TIME: Json = {"type": "string", "format": "date-time"}
-LINK: Json = {"type": "string", "format": "uri-reference"}
+TEXT: JsonObject = {"type": "string"}
+BOOLEAN: JsonObject = {"type": "boolean"}
+COUNT: JsonObject = {"type": "integer", "minimum": 0}
+TEXTS: JsonObject = {"type": "array", "items": TEXT}
+ID: JsonObject = {"type": "string", "format": "uuid"}
+TIME: JsonObject = {"type": "string", "format": "date-time"}
+LINK: JsonObject = {"type": "string", "format": "uri-reference"}
 
 
-def described(**properties: Json) -> Json:
+def described(**properties: JsonObject) -> JsonObject:
     """An object that has all of these properties."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def or_null(schema: Json) -> Json:
+def or_null(schema: JsonObject) -> JsonObject:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def answer_schema(serializer: SerializerClass) -> Json:
+def answer_schema(serializer: SerializerClass) -> JsonObject:
     """What the serializer gives: an object with all of its fields."""
     return _object(serializer().fields)
 
 
-def body_schema(serializer: SerializerClass, *, partial: bool = False) -> dict[str, Json]:
+def body_schema(serializer: SerializerClass, *, partial: bool = False) -> dict[str, JsonObject]:
     """What a StrictSerializer takes, by media type. A `partial` body may leave out any field."""
     fields = serializer().fields
     required = [name for name, field in fields.items() if field.required and not partial]
-    schema: Json = {
+    schema: JsonObject = {
         "type": "object",
         "properties": {name: field_schema(fields[name]) for name in dict.fromkeys([*required, *fields])},
         **({"required": required} if required else {}),
@@ -50,7 +51,7 @@ def body_schema(serializer: SerializerClass, *, partial: bool = False) -> dict[s
     return {"application/json": schema}
 
 
-def field_schema(field: AnyField) -> Json:
+def field_schema(field: AnyField) -> JsonObject:
     """The schema of one field: its type and bounds, null where it may be, its help text as the description."""
     schema = dict(_type_of(field))
     if field.allow_null:
@@ -62,11 +63,11 @@ def field_schema(field: AnyField) -> Json:
     return schema
 
 
-def _object(fields: Mapping[str, AnyField]) -> Json:
+def _object(fields: Mapping[str, AnyField]) -> JsonObject:
     return described(**{name: field_schema(field) for name, field in fields.items()})
 
 
-def _type_of(field: AnyField) -> Json:
+def _type_of(field: AnyField) -> JsonObject:
     if isinstance(field, RawField | ComputedField):
         return field.schema
     if isinstance(field, LinksField):
@@ -87,7 +88,7 @@ def _type_of(field: AnyField) -> Json:
     return {}  # any JSON value
 
 
-_SIMPLE: dict[type, Json] = {
+_SIMPLE: dict[type, JsonObject] = {
     serializers.BooleanField: BOOLEAN,
     serializers.IntegerField: {"type": "integer"},
     serializers.FloatField: {"type": "number"},
@@ -97,12 +98,12 @@ _SIMPLE: dict[type, Json] = {
 }
 
 
-def _bounds(field: AnyField, **names: str) -> Json:
+def _bounds(field: AnyField, **names: str) -> JsonObject:
     found = {keyword: getattr(field, attribute, None) for keyword, attribute in names.items()}
     return {keyword: bound for keyword, bound in found.items() if bound is not None}
 
 
-def _links(field: LinksField) -> Json:
+def _links(field: LinksField) -> JsonObject:
     schema = described(**dict.fromkeys(field.always, LINK))
     schema["properties"] |= {name: {**LINK, "description": field.condition} for name in field.sometimes}
     return schema

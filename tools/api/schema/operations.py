@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from django_filters import BooleanFilter, FilterSet
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
-from tools.api.fields import Json
+from portal.json_types import JsonObject
 from tools.api.pagination import CursorPages
 from tools.api.schema.json_schema import (
     BOOLEAN,
@@ -33,7 +33,7 @@ def operation(
     answers: Mapping[Any, Any],
     body: object = None,
     parameters: Sequence[OpenApiParameter] = (),
-    examples: Mapping[str, Json] = MappingProxyType({}),
+    examples: Mapping[str, JsonObject] = MappingProxyType({}),
     problems: Collection[int] = (),
 ) -> Callable[[Handler], Handler]:
     """Describes a method of a view.
@@ -62,7 +62,7 @@ def operation(
     return decorate
 
 
-def one(serializer: SerializerClass, status: int = 200) -> dict[int, Json]:
+def one(serializer: SerializerClass, status: int = 200) -> dict[int, JsonObject]:
     """The answer of an operation that shows one thing."""
     return {status: answer_schema(serializer)}
 
@@ -73,7 +73,9 @@ def header(name: str, description: str, *statuses: int) -> OpenApiParameter:
     )
 
 
-def query(name: str, schema: Json, description: str = "", *, required: bool = False) -> OpenApiParameter:
+def query(
+    name: str, schema: JsonObject, description: str = "", *, required: bool = False
+) -> OpenApiParameter:
     return OpenApiParameter(name, schema, OpenApiParameter.QUERY, description=description, required=required)
 
 
@@ -96,7 +98,7 @@ IF_NONE_MATCH = (
 )  # fmt: skip
 
 
-def page(item: Json) -> Json:
+def page(item: JsonObject) -> JsonObject:
     """What a list of such items answers (pagination.py)."""
     found = described(
         results={"type": "array", "items": item},

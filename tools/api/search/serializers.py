@@ -8,8 +8,9 @@ from typing import Any
 from django.conf import settings
 from rest_framework import serializers
 
+from portal.json_types import JsonObject
 from portal.tenancy.models import Sensitivity
-from tools.api.fields import AnyField, Json, refuse_unknown
+from tools.api.fields import AnyField, refuse_unknown
 from tools.api.schema.json_schema import BOOLEAN, COUNT, ID, TEXT, TEXTS, described, or_null
 from tools.search.query import FILTER_NAMES, SearchFilters, SearchQuery
 
@@ -36,7 +37,7 @@ class WordsField(serializers.ListField):
         return words
 
 
-class SearchSerializer(serializers.Serializer[Json]):
+class SearchSerializer(serializers.Serializer[JsonObject]):
     """A search request; the filters stand beside `query` or inside `filters`."""
 
     query = serializers.CharField(max_length=settings.SEARCH_QUERY_MAX_LENGTH, trim_whitespace=True)
@@ -101,7 +102,7 @@ _OF_ROW = {"source": "source__slug"}
 _WITHOUT_FIGURE = {"average_latency_ms", "success_rate"}
 
 
-def found_tool(row: Mapping[str, Any]) -> Json:
+def found_tool(row: Mapping[str, Any]) -> JsonObject:
     """A row of the search as an answer shows it. Not a serializer, which would cost more than the ranking."""
     return {
         name: None if name in _WITHOUT_FIGURE else row[_OF_ROW.get(name, name)]

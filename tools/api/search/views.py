@@ -9,9 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from portal.http.conditional import tagged
+from portal.json_types import JsonObject
 from portal.tenancy.models import Scope
 from tools.api.base import ApiView
-from tools.api.fields import Json
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import TEXT, TEXTS
 from tools.api.search.serializers import ANSWER, SearchSerializer, found_tool
@@ -76,7 +76,7 @@ class SearchView(ApiView):
         body, headers = self._answer(request.data)
         return Response(body, headers=headers)
 
-    def _answer(self, data: object) -> tuple[Json, dict[str, str]]:
+    def _answer(self, data: object) -> tuple[JsonObject, dict[str, str]]:
         serializer = SearchSerializer(data=data)
         serializer.is_valid(raise_exception=True)
         answer = search(self.rights, serializer.to_query())

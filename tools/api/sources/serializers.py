@@ -8,7 +8,8 @@ from django.conf import settings
 from rest_framework import serializers
 
 from portal.http.bodies import too_large
-from tools.api.fields import BlankAsNullField, CountField, Json, LinksField, RowSerializer, StrictSerializer
+from portal.json_types import JsonObject
+from tools.api.fields import BlankAsNullField, CountField, LinksField, RowSerializer, StrictSerializer
 from tools.api.schema.json_schema import (
     BOOLEAN,
     COUNT,
@@ -100,7 +101,7 @@ class ImportSerializer(ImportOptionsSerializer):
             raise too_large(settings.DOCUMENT_MAX_BYTES)
         return document
 
-    def validate(self, given: Json) -> Json:
+    def validate(self, given: JsonObject) -> JsonObject:
         if len(given.keys() & {"document", "url", "server"}) != 1:
             sentence = "Send exactly one of `document` (in a form), `url` and `server`."
             raise serializers.ValidationError({"document": sentence})
@@ -135,8 +136,8 @@ REPORT = described(
     source=TEXT, **dict.fromkeys(COUNTS, COUNT),
     left_out={"type": "array", "items": described(operation=TEXT, reason=TEXT)}, warnings=TEXTS, dry_run=BOOLEAN,
 )  # fmt: skip
-_SLUG: Json = {**TEXT, "maxLength": SLUG_LENGTH}
-IMPORT_BY_ADDRESS: Json = {
+_SLUG: JsonObject = {**TEXT, "maxLength": SLUG_LENGTH}
+IMPORT_BY_ADDRESS: JsonObject = {
     "type": "object",
     "properties": {
         "url": {

@@ -18,11 +18,11 @@ from portal.http.conditional import tagged
 from portal.http.idempotency import idempotent, marked_idempotent
 from portal.http.problems import Problem
 from portal.jobs import services as jobs
+from portal.json_types import JsonObject
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, calls_external, find_row
 from tools.api.etags import etag_of, require_current
-from tools.api.fields import Json
 from tools.api.jobs.serializers import JOB, accepted
 from tools.api.pagination import BySlug, NewestFirst
 from tools.api.schema import operations as docs
@@ -131,7 +131,7 @@ class SourceListView(TenantListView):
             found = error
         return self._import(request, given, found)
 
-    def _incoming(self, given: Json) -> IncomingDocument:
+    def _incoming(self, given: JsonObject) -> IncomingDocument:
         """The document that the request holds or names. Raises FetchError, CatalogueError."""
         slug, kind = given["source"], given["kind"]
         if document := given.get("document"):
@@ -143,7 +143,7 @@ class SourceListView(TenantListView):
         return _read(source)
 
     @idempotent
-    def _import(self, request: Request, given: Json, found: IncomingDocument | Exception) -> Response:
+    def _import(self, request: Request, given: JsonObject, found: IncomingDocument | Exception) -> Response:
         if isinstance(found, Exception):
             raise found
         document = parse(found)

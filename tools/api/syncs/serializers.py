@@ -7,11 +7,11 @@ from typing import Any
 from django.db.models import F, Func, IntegerField
 from rest_framework import serializers
 
+from portal.json_types import JsonObject
 from tools.api.fields import (
     BlankAsNullField,
     ComputedField,
     FieldChangeSerializer,
-    Json,
     LinksField,
     RawField,
     RowSerializer,
@@ -24,7 +24,7 @@ from tools.models import Sync, SyncChange, SyncState
 
 MAX_CHANGES = 40_000
 """Of one plan: as many endpoints as one document may bring and another take away."""
-_NOTHING: Json = {"type": "object", "maxProperties": 0}  # of one that failed
+_NOTHING: JsonObject = {"type": "object", "maxProperties": 0}  # of one that failed
 _COUNTED_NAMES = (*COUNTS, "left_out", "warnings")
 # Annotations of a query. Each summary may list as many operations as a document has.
 COUNTED = {f"counted_{name}": F(f"summary__{name}") for name in COUNTS} | {

@@ -17,7 +17,6 @@ from tests.support.imports.syncs import (
     again,
     find_job,
     nothing_written,
-    parse_here,
     plan,
     run_sync_jobs,
     texts,
@@ -25,7 +24,6 @@ from tests.support.imports.syncs import (
 )
 from tests.support.threads import in_thread
 from tests.support.waiting import wait_until
-from tools.imports.fetching import sandbox
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.jobs import APPLY
 from tools.models import Sync, SyncState
@@ -33,9 +31,7 @@ from tools.models import Sync, SyncState
 Owner = psycopg.Connection[Any]
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "parse", parse_here)
+pytestmark = pytest.mark.usefixtures("parse_in_process")
 
 
 def start(tenant: Tenant, sync: Sync, **args: Any) -> Job:

@@ -10,17 +10,14 @@ from django.db import connection
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
-from tests.support.imports.syncs import edit, embedding, parse_here, tool
-from tools.imports.fetching import sandbox
+from tests.support.imports.syncs import edit, embedding, tool
 from tools.imports.syncing import plan
 from tools.models import Action, Endpoint, ManualOverride, SyncChange, Tool
 
 Json = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "parse", parse_here)
+pytestmark = pytest.mark.usefixtures("parse_in_process")
 
 
 def moved(content: Json, old: str, new: str, *, method: str = "get") -> Json:

@@ -12,21 +12,17 @@ from tests.support.imports.documents import document, import_document
 from tests.support.imports.syncs import (
     apply,
     nothing_written,
-    parse_here,
     plan,
     texts,
 )
 from tools.catalogue.errors import RemovalsNeedConfirmation
-from tools.imports.fetching import sandbox
 from tools.imports.formats.specs import DocumentRefused
 from tools.models import SyncState
 
 SIX = ("a", "b", "c", "d", "e", "f")
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "parse", parse_here)
+pytestmark = pytest.mark.usefixtures("parse_in_process")
 
 
 def test_r16_a_fifth_may_vanish_and_more_needs_a_confirmation(committed: Tenant) -> None:

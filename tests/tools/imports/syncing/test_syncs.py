@@ -18,23 +18,19 @@ from tests.support.imports.syncs import (
     changes,
     edit,
     nothing_written,
-    parse_here,
     plan,
     texts,
     tool,
 )
 from tools.catalogue import overrides, sources
 from tools.catalogue.errors import CatalogueError, StalePlan, WrongSyncState
-from tools.imports.fetching import sandbox
 from tools.imports.syncing import service as syncs
 from tools.models import Action, Endpoint, ManualOverride, Source, SourceDocument, Sync, SyncState, Tool
 
 SIX = ("a", "b", "c", "d", "e", "f")
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "parse", parse_here)
+pytestmark = pytest.mark.usefixtures("parse_in_process")
 
 
 # --- Plan -------------------------------------------------------------------------------------------------------------

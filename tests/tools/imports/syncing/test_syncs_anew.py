@@ -29,14 +29,12 @@ from tests.support.imports.syncs import (
     edit,
     find_job,
     nothing_written,
-    parse_here,
     plan,
     run_sync_jobs,
     texts,
 )
 from tools.catalogue import sources
 from tools.catalogue.errors import Invalid, SyncFailed, WrongSyncState
-from tools.imports.fetching import sandbox
 from tools.imports.syncing import schedule
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import IncomingDocument
@@ -46,9 +44,7 @@ from tools.models import Source, Sync, SyncState
 Owner = psycopg.Connection[Any]
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "parse", parse_here)
+pytestmark = pytest.mark.usefixtures("parse_in_process")
 
 
 @pytest.fixture

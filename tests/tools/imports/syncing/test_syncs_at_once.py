@@ -18,21 +18,18 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.counts import scaled
 from tests.support.imports.documents import document, import_document
-from tests.support.imports.syncs import again, apply, edit, parse_here, plan, texts, tool
+from tests.support.imports.syncs import again, apply, edit, plan, texts, tool
 from tests.support.threads import in_thread, together
 from tests.support.waiting import wait_until
 from tools.catalogue import overrides, sources
 from tools.catalogue.errors import Busy, CatalogueError, StaleVersion, WrongSyncState
 from tools.catalogue.tools import update_tool
-from tools.imports.fetching import sandbox
 from tools.models import Endpoint, ManualOverride, Source, Sync, SyncState, Tool, ToolEmbedding
 
 NAMES = tuple(f"op{number:02}" for number in range(12))
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "parse", parse_here)
+pytestmark = pytest.mark.usefixtures("parse_in_process")
 
 
 def ids(tenant: Tenant) -> list[UUID]:

@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support.imports.syncs import parse_here
+from tools.imports.fetching import sandbox
+
+
+@pytest.fixture
+def parse_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents are parsed in the test's own process, for tests that are not about the child and make many of them."""
+    monkeypatch.setattr(sandbox, "parse", parse_here)
