@@ -111,7 +111,9 @@ def ensure_slot() -> str:
         return ""
     model = settings.EMBEDDING_MODEL
     with transaction.atomic():
-        rows = {row.slot: row for row in EmbeddingModel.objects.select_for_update().order_by("slot")}
+        rows = {
+            row.slot: row for row in EmbeddingModel.objects.select_for_update(no_key=True).order_by("slot")
+        }
         known = next((row for row in rows.values() if row.model == model), None)
         if known is not None:
             if (known.provider, known.url) != (settings.EMBEDDING_PROVIDER, settings.EMBEDDING_URL):
@@ -200,7 +202,7 @@ def drop(model: str = "") -> Slot:
 
 def _lock_both(otherwise: str) -> list[Slot]:
     """Locks and returns the serving slot and the other one. Raises SlotError with the message `otherwise` if there is only one."""
-    list(EmbeddingModel.objects.select_for_update().order_by("slot"))
+    list(EmbeddingModel.objects.select_for_update(no_key=True).order_by("slot"))
     slots = all()
     if len(slots) < 2:
         raise SlotError(otherwise)

@@ -89,7 +89,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         waiting = self.filter(Q(state=JobState.QUEUED) | Q(state=JobState.CANCELLING, claim_id=None))
         waiting = waiting.filter(kind__in=kinds, **({"pk": pk} if pk else {}))
         with transaction.atomic(using=self.db):
-            found = waiting.order_by("created_at").select_for_update(skip_locked=True).first()
+            found = waiting.order_by("created_at").select_for_update(skip_locked=True, no_key=True).first()
             if found is None:
                 return None
             self.filter(pk=found.pk).update(

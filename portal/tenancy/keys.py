@@ -116,5 +116,5 @@ def note_use(caller: Caller) -> None:
     Of concurrent requests one writes and none waits, since an edit of the key must not delay its use.
     """
     stale = Q(last_used_at=None) | Q(last_used_at__lt=Now() - timedelta(minutes=1))
-    free = ApiKey.objects.filter(stale, pk=caller.key_id).select_for_update(skip_locked=True)
+    free = ApiKey.objects.filter(stale, pk=caller.key_id).select_for_update(skip_locked=True, no_key=True)
     ApiKey.objects.filter(pk__in=free.values("pk")).update(last_used_at=Now())

@@ -190,13 +190,13 @@ def _locked_tools(ids: Collection[UUID]) -> Iterable[list[Tool]]:
     ordered = sorted(ids)
     if len(ordered) > 1:
         sources = Tool.objects.filter(pk__in=ordered).values_list("source_id", flat=True).distinct()
-        list(Source.objects.filter(pk__in=list(sources)).order_by("pk").select_for_update())
+        list(Source.objects.filter(pk__in=list(sources)).order_by("pk").select_for_update(no_key=True))
     for start in range(0, len(ordered), _CHUNK):
         # No join to the endpoint: a write that waited for a sync here reads it as it is after it.
         yield list(
             Tool.objects.filter(pk__in=ordered[start : start + _CHUNK], endpoint__isnull=False)
             .order_by("pk")
-            .select_for_update(of=("self",))
+            .select_for_update(of=("self",), no_key=True)
             .prefetch_related("endpoint", "source")
         )
 

@@ -57,7 +57,7 @@ def update_server(
     event that the author saw. Raises StaleSettings, Invalid, NameTaken, and McpServer.DoesNotExist."""
     _known(changes)
     with catalogue_write(actor):
-        server: McpServer = McpServer.objects.select_for_update().get(pk=pk)
+        server: McpServer = McpServer.objects.select_for_update(no_key=True).get(pk=pk)
         require_event(server, expected_event)
         changed = {name: value for name, value in changes.items() if getattr(server, name) != value}
         if not changed:
@@ -75,7 +75,7 @@ def update_server(
 def delete_server(*, pk: UUID, actor: str) -> None:
     """Raises ManagedBySource while sources are read from it, and McpServer.DoesNotExist."""
     with catalogue_write(actor):
-        server = McpServer.objects.select_for_update().get(pk=pk)
+        server = McpServer.objects.select_for_update(no_key=True).get(pk=pk)
         try:
             server.delete()
         except RestrictedError:

@@ -51,7 +51,7 @@ def update_source(*, pk: UUID, actor: str, expected_event: int | None = ANY_EVEN
     if unknown := set(changes) - set(SETTINGS):
         raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
     with catalogue_write(actor):
-        source: Source = Source.objects.select_for_update().get(pk=pk)
+        source: Source = Source.objects.select_for_update(no_key=True).get(pk=pk)
         require_event(source, expected_event)
         read_at = source.server.slug if source.server else source.url
         changed = [name for name, value in changes.items() if getattr(source, name) != value]
@@ -125,9 +125,9 @@ def delete_source(*, pk: UUID, actor: str) -> int:
     Source.DoesNotExist, Busy."""
     slug = Source.objects.values_list("slug", flat=True).get(pk=pk)
     with source_write(slug, actor):
-        source = Source.objects.select_for_update().get(pk=pk)
+        source = Source.objects.select_for_update(no_key=True).get(pk=pk)
         # Locked in order, tool before embedding before task, as every write does.
-        ids = list(source.tools.order_by("pk").select_for_update().values_list("pk", flat=True))
+        ids = list(source.tools.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
         delete_tasks(embedding_text.ENTITY.type, ids)
         source.delete()
     return len(ids)

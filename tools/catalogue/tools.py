@@ -133,7 +133,7 @@ def refresh_embeddings(*, pks: Iterable[UUID]) -> int:
         # Locked, because an edit in between would leave the embedding waiting for a text that is gone.
         tools = list(
             Tool.objects.filter(pk__in=list(pks), active=True)
-            .order_by("pk").select_for_update().prefetch_related("endpoint", "source")
+            .order_by("pk").select_for_update(no_key=True).prefetch_related("endpoint", "source")
         )  # fmt: skip
         return sync_embeddings(tools, refresh=True)
 
@@ -157,7 +157,7 @@ def sync_embeddings(
 
 def _locked(pk: UUID) -> Tool:
     # Without a join to endpoint and source: a write that waited for a sync here reads them as they are after it.
-    return Tool.objects.select_for_update().get(pk=pk)
+    return Tool.objects.select_for_update(no_key=True).get(pk=pk)
 
 
 def _validate(tool: Tool, given: Mapping[str, object]) -> None:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from django.db import connection
 
 from embeddings import slots
+from embeddings.backfill.scan import ScanOptions, scan
 from portal.jobs import services
+from portal.tenancy.context import tenant_context
 from tests.support.database import login
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.jobs.harness import JobHarness
 from tests.support.jobs.scenarios import queued_by, ready_tools
+from tests.support.threads import in_thread
+from tests.support.waiting import wait_until
+from tools.catalogue import embedding_text
 
 
 @pytest.fixture
@@ -68,6 +76,25 @@ def locked(pipeline: Pipeline, table: str, column: str, pk: Any) -> psycopg.Conn
     other = psycopg.connect(pipeline.owner.info.dsn, password=pipeline.owner.info.password)
     other.execute(f"SELECT 1 FROM {table} WHERE {column} = %s FOR UPDATE", [pk])  # type: ignore[arg-type]
     return other
+
+
+def test_an_edit_that_waits_for_a_backfill_of_its_tool_never_deadlocks_with_it_R6(pipeline: Pipeline) -> None:
+    """The backfill has made the tool's embedding, for which the edit waits. Its commit checks that the tool is there; where the
+    edit holds the tool FOR UPDATE instead of FOR NO KEY UPDATE, each waits for the other, and one of them fails."""
+    pk = pipeline.add()
+    pipeline.owner.execute("TRUNCATE tools_toolembedding, embeddings_embeddingtask")
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid))"
+    with ExitStack() as threads, tenant_context(pipeline.tenant_id):
+        scan(embedding_text.ENTITY, [pk], ScanOptions(), job_id=uuid4())
+        mine = connection.connection.info.backend_pid
+        threads.enter_context(in_thread(lambda: pipeline.edit(pk, "Edited meanwhile.")))
+        wait_until(
+            lambda: pipeline.owner.execute(waiting, [mine]).fetchone() == (1,),
+            "the edit waits for the backfill",
+        )
+    pipeline.check_consistent()
+    pipeline.work()
+    assert pipeline.status(pk) == "ready"
 
 
 @pytest.mark.parametrize("table", ["tools_toolembedding", "embeddings_embeddingtask"])

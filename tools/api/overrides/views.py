@@ -78,7 +78,7 @@ class ToolOverrideView(OneToolView):
         seen = seen_versions(request)
         with catalogue_write(self.rights.actor):
             tool = self.find_tool(ref)
-            locked = Tool.objects.select_for_update().get(pk=tool.pk)
+            locked = Tool.objects.select_for_update(no_key=True).get(pk=tool.pk)
             if locked.version != expected_version(seen, locked.version):
                 raise StaleVersion(locked)
             overrides.reset_override(pk=tool.pk, field=_find(tool, field).field, actor=self.rights.actor)

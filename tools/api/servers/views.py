@@ -28,7 +28,7 @@ from tools.models import McpServer
 
 
 def _find(slug: str, *, lock: bool = False) -> McpServer:
-    rows = McpServer.objects.select_for_update() if lock else McpServer.objects.all()
+    rows = McpServer.objects.select_for_update(no_key=True) if lock else McpServer.objects.all()
     return find_row(rows, "MCP server", slug, by="slug")
 
 

@@ -198,7 +198,7 @@ class SourceView(TenantView):
     )
     def patch(self, request: Request, slug: str) -> Response:
         with catalogue_write(self.rights.actor):
-            source = find_source(slug, Source.objects.select_for_update())
+            source = find_source(slug, Source.objects.select_for_update(no_key=True))
             require_current(request, source)
             changes = SourceChangeSerializer.parsed(request.data, partial=True)
             changes |= {name: "" for name in ("title", "url", "schedule") if changes.get(name, "") is None}
@@ -213,7 +213,7 @@ class SourceView(TenantView):
     )
     def delete(self, request: Request, slug: str) -> Response:
         with source_write(slug, self.rights.actor):  # as a sync does: first the source's lock, then its row
-            source = find_source(slug, Source.objects.select_for_update())
+            source = find_source(slug, Source.objects.select_for_update(no_key=True))
             require_current(request, source)
             sources.delete_source(pk=source.pk, actor=self.rights.actor)
         return Response(status=204)

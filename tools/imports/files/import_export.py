@@ -184,7 +184,7 @@ class _Importer:
         return stored
 
     def _stored_source(self, given: Source, given_server: McpServer | None) -> Source:
-        found: Source | None = Source.objects.select_for_update().filter(slug=given.slug).first()
+        found: Source | None = Source.objects.select_for_update(no_key=True).filter(slug=given.slug).first()
         if found is not None and found.kind != given.kind:
             raise ValueError(
                 f"is of a source {given.slug} of kind {given.get_kind_display()}, which is here of kind {found.get_kind_display()}"
@@ -244,7 +244,7 @@ class _Importer:
             namespace__in={one.tool.namespace for one in given},
             tool_id__in={one.tool.tool_id for one in given},
         )
-        locked = exports.with_all(tools).order_by("pk").select_for_update(of=("self",))
+        locked = exports.with_all(tools).order_by("pk").select_for_update(of=("self",), no_key=True)
         return {(tool.namespace, tool.tool_id): tool for tool in locked}
 
     def _is_wanted(self, one: Entry, tool: Tool | None) -> bool:
@@ -264,7 +264,7 @@ class _Importer:
         found = Endpoint.objects.filter(
             source__in={one.source_id for one in wanted}, key__in={one.key for one in wanted}
         )
-        return {_key(one): one for one in found.order_by("pk").select_for_update()}
+        return {_key(one): one for one in found.order_by("pk").select_for_update(no_key=True)}
 
     def _fits(self, one: Entry, tool: Tool | None, owners: dict[_Key, ToolKey]) -> bool:
         """Whether endpoint and tool belong to each other only; otherwise the entry is left out."""

@@ -131,8 +131,10 @@ class _Writer:
     ) -> tuple[list[Tool], dict[UUID | None, Endpoint]]:
         """The tools of the chunk and its endpoints, in the order in which an edit and a deletion lock them too."""
         ids = [one.endpoint_id for one in chunk if one.endpoint_id is not None]
-        tools = list(Tool.objects.filter(endpoint_id__in=ids, **only).order_by("pk").select_for_update())
-        found = Endpoint.objects.filter(pk__in=ids).order_by("pk").select_for_update()
+        tools = list(
+            Tool.objects.filter(endpoint_id__in=ids, **only).order_by("pk").select_for_update(no_key=True)
+        )
+        found = Endpoint.objects.filter(pk__in=ids).order_by("pk").select_for_update(no_key=True)
         endpoints: dict[UUID | None, Endpoint] = {one.pk: one for one in found}
         for tool in tools:
             tool.endpoint, tool.source = endpoints[tool.endpoint_id], self.source

@@ -37,7 +37,11 @@ def start_due_syncs() -> int:
 def _start_due() -> int:
     due = Q(next_sync_at__lte=Now()) | Q(next_sync_at=None)
     # A row that another beat holds is being started there. A failure brings the next time nearer again.
-    sources = Source.objects.exclude(schedule=Schedule.NEVER).filter(due).select_for_update(skip_locked=True)
+    sources = (
+        Source.objects.exclude(schedule=Schedule.NEVER)
+        .filter(due)
+        .select_for_update(skip_locked=True, no_key=True)
+    )
     started = 0
     for source in sources:
         Source.objects.filter(pk=source.pk).update(next_sync_at=Now() + INTERVALS[Schedule(source.schedule)])

@@ -180,7 +180,7 @@ def apply_sync(
     document = replace(parse(incoming), warnings=tuple(warnings))
     with tenant_context(tenant_id), source_write(source.slug, actor):
         source, parsed = load_source(document, incoming, lock=True)  # before its syncs, as every write locks
-        sync = _planned(Sync.objects.filter(pk=sync_id).select_for_update())
+        sync = _planned(Sync.objects.filter(pk=sync_id).select_for_update(no_key=True))
         if sync.document_id != stored.pk:
             raise WrongSyncState(
                 "The source was read again just now and has not changed. Apply the plan again."
@@ -208,7 +208,7 @@ def discard_sync(*, sync_id: UUID, actor: str) -> None:
     source = Sync.objects.select_related("source").get(pk=sync_id).source
     with source_write(source.slug, actor):
         _locked(source)
-        sync = _planned(Sync.objects.filter(pk=sync_id).select_for_update())
+        sync = _planned(Sync.objects.filter(pk=sync_id).select_for_update(no_key=True))
         if is_all_of_source(sync):
             source.delete()
             return
@@ -226,7 +226,7 @@ def is_all_of_source(sync: Sync) -> bool:
 
 def _locked(source: Source) -> Source:
     """The source as it is now, locked. Raises Source.DoesNotExist, also where another source has its name by now."""
-    return Source.objects.select_for_update().get(pk=source.pk)
+    return Source.objects.select_for_update(no_key=True).get(pk=source.pk)
 
 
 def _planned(found: QuerySet[Sync]) -> Sync:

@@ -42,7 +42,7 @@ def load_source(
     try:
         Tool(namespace=namespace).clean_fields(exclude=_ALL_BUT_NAMESPACE)
         found = Source.objects.filter(slug=incoming.slug)
-        source = (found.select_for_update() if lock else found).first()
+        source = (found.select_for_update(no_key=True) if lock else found).first()
         if source is None:
             source = Source(slug=incoming.slug, kind=SourceKind(document.kind))
             # The document was fetched from this address, which URLField would refuse if its host has no dot.
