@@ -20,7 +20,7 @@ import pytest
 from django.db import connection
 
 from portal.tenancy.context import tenant_context
-from tests.support.database import real_commits
+from tests.support.database import real_commits, without_vector_index
 from tests.support.embeddings.providers import hash_vector
 from tests.support.search import ask, found, toward
 from tools.models import Source, Tool, ToolEmbedding
@@ -61,8 +61,7 @@ class World:
                     )
                     for tool, vector in zip(tools, vectors, strict=True)
                 ),
-                # Each row goes into the HNSW index: in one statement a slow machine passes the login's limit.
-                batch_size=100,
+                batch_size=500,
             )
         self.vectors |= {tool.tool_id: vector for tool, vector in zip(tools, vectors, strict=True)}
 
@@ -112,18 +111,21 @@ def world(owner: psycopg.Connection[Any]) -> World:
 def worlds(django_db_blocker: Any, admin_database: psycopg.Connection[Any]) -> Iterator[Worlds]:
     with real_commits(django_db_blocker, admin_database):
         made = Worlds(*(world(admin_database) for _ in range(5)), admin_database)
-        crowd = [toward(CROWDED, 0.3 + n / 5000, f"crowd {n}") for n in range(CROWD - 50 * len(TOPICS))]
-        crowd += [toward(topic, 0.3 + n / 100, f"{topic} {n}") for topic in TOPICS for n in range(50)]
-        rare = [toward(CROWDED, 0.1 + n / 1000, f"rare {n}") for n in range(RARE)]
-        made.large.fill("crowd_", crowd, source="crowd")
-        made.large.fill("alone_", rare[:1], category="alone", tags=["ten"], routing_domain="rare")
-        made.large.fill("ten_", rare[1:10], tags=["ten"], source="ten", routing_domain="rare")
-        made.large.fill("sixty_", rare[10:], routing_domain="rare")
-        # Clusters of other content, the smaller ones far from everything the large tenant has.
-        made.small.fill("small_", [toward("cluster", 0.6 + n / 1000, f"small {n}") for n in range(SMALL)])
-        made.fading.fill("fading_", [toward("fading", 0.6 + n / 1000, f"fading {n}") for n in range(SMALL)])
-        made.hashes.fill("hash_", [hash_vector(f"hash {n}") for n in range(CROWD)])
-        made.tiny.fill("tiny_", [toward(CROWDED, -0.5 + n / 100, f"tiny {n}") for n in range(5)])
+        with without_vector_index(admin_database):
+            crowd = [toward(CROWDED, 0.3 + n / 5000, f"crowd {n}") for n in range(CROWD - 50 * len(TOPICS))]
+            crowd += [toward(topic, 0.3 + n / 100, f"{topic} {n}") for topic in TOPICS for n in range(50)]
+            rare = [toward(CROWDED, 0.1 + n / 1000, f"rare {n}") for n in range(RARE)]
+            made.large.fill("crowd_", crowd, source="crowd")
+            made.large.fill("alone_", rare[:1], category="alone", tags=["ten"], routing_domain="rare")
+            made.large.fill("ten_", rare[1:10], tags=["ten"], source="ten", routing_domain="rare")
+            made.large.fill("sixty_", rare[10:], routing_domain="rare")
+            # Clusters of other content, the smaller ones far from everything the large tenant has.
+            made.small.fill("small_", [toward("cluster", 0.6 + n / 1000, f"small {n}") for n in range(SMALL)])
+            made.fading.fill(
+                "fading_", [toward("fading", 0.6 + n / 1000, f"fading {n}") for n in range(SMALL)]
+            )
+            made.hashes.fill("hash_", [hash_vector(f"hash {n}") for n in range(CROWD)])
+            made.tiny.fill("tiny_", [toward(CROWDED, -0.5 + n / 100, f"tiny {n}") for n in range(5)])
         admin_database.execute("VACUUM (ANALYZE) tools_tool, tools_toolembedding, tools_posting")
         yield made
 

@@ -21,7 +21,7 @@ from psycopg.rows import dict_row
 
 from portal.embedded import Services
 from portal.tenancy.context import tenant_context
-from tests.support.database import login
+from tests.support.database import login, without_vector_index
 from tests.support.embeddings.pipeline import check_in_step
 from tests.support.processes import ROOT, process_environment
 from tests.support.waiting import wait_until
@@ -163,17 +163,11 @@ class Portal:
     def without_vector_index(self) -> Iterator[None]:
         """For tests of the queue: most of a stored vector's time is its place in that index. The catalogue is empty
         afterwards."""
-        indexes = self.rows(
-            "SELECT indexname AS name, indexdef AS definition FROM pg_indexes "
-            "WHERE tablename = 'tools_toolembedding' AND indexdef LIKE '%%USING hnsw%%'"
-        )
-        self.owner.execute(f"DROP INDEX {', '.join(index['name'] for index in indexes)}")
-        try:
-            yield
-        finally:
-            self.clear()
-            for index in indexes:
-                self.owner.execute(index["definition"])
+        with without_vector_index(self.owner):
+            try:
+                yield
+            finally:
+                self.clear()
 
     # --- Tools, by the real service ----------------------------------------------------------------------------------
 
