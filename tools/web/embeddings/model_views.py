@@ -16,7 +16,6 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods
 
 from embeddings import slots
 from embeddings.models import EmbeddingModel
@@ -59,8 +58,7 @@ class Second:
         return self.found.total - self.found.ready - self.allowed
 
 
-@require_GET
-@member_page(Role.ADMIN)
+@member_page("GET", Role.ADMIN)
 def models_page(request: TenantRequest) -> HttpResponse:
     """The page, or its `#models` for a poll. Polling ends once nothing is missing."""
     kept = slots.all()
@@ -102,8 +100,7 @@ def _superuser(request: TenantRequest) -> None:
         )
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def switch_model(request: TenantRequest) -> HttpResponse:
     """Switches to the named model, after a question. A second press changes nothing."""
     _superuser(request)
@@ -128,8 +125,7 @@ def switch_model(request: TenantRequest) -> HttpResponse:
     )
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def drop_model(request: TenantRequest) -> HttpResponse:
     """Drops the model that does not serve, after a question. The workers delete its vectors."""
     _superuser(request)

@@ -8,7 +8,6 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from embeddings.backfill.kinds import MAX_IDS
 from portal.tenancy.models import Role
@@ -28,8 +27,7 @@ from tools.web.tools.state import find_tool, listed_tools, visible_tools
 _MOST_BADGES = 100
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def embedding_card(request: TenantRequest, pk: UUID) -> HttpResponse:
     """The card alone: as a fragment, or as a small page for browsers without JavaScript."""
     card = card_of(find_tool(request, pk))
@@ -45,8 +43,7 @@ def _render_card(request: TenantRequest, card: Card, polls: int = 0) -> HttpResp
     return render(request, template, card_context(card, polls))
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def refresh_embedding(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Queues the tool's embedding again. A second press finds the same task."""
     find_tool(request, pk)
@@ -60,8 +57,7 @@ def refresh_embedding(request: TenantRequest, pk: UUID) -> HttpResponse:
     return _render_card(request, card_of(find_tool(request, pk))) if request.htmx else redirect("tool", pk=pk)
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def refresh_selected(request: TenantRequest) -> HttpResponse:
     """Refresh Embedding for the selected rows of the list."""
     wanted = chosen_ids(request.POST.getlist("selected"))
@@ -81,8 +77,7 @@ def refresh_selected(request: TenantRequest) -> HttpResponse:
     return back
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def refresh_matching(request: TenantRequest) -> HttpResponse:
     """Refresh Embedding for all tools that the list's filters leave, as a job, after a question that counts them."""
     query = list_query(request)
@@ -115,8 +110,7 @@ def _as_job(request: TenantRequest, pks: list[UUID]) -> HttpResponse:
     )
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def badges(request: TenantRequest) -> HttpResponse:
     """One poll for all waiting rows of a list: changed badges are swapped out of band, the others keep waiting."""
     ids = chosen_ids(request.GET.getlist("id"))[:_MOST_BADGES]

@@ -8,7 +8,6 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods
 
 from portal.tenancy.models import Role
 from tools.catalogue.tools import update_tool
@@ -21,8 +20,7 @@ from tools.web.shell.forms import posted_version
 from tools.web.tools.state import find_tool
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def history_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Every change of the tool and of its overrides, newest first."""
     tool = find_tool(request, pk)
@@ -41,8 +39,7 @@ def history_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     return render(request, "history/tool.html", context)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def restore_version(request: TenantRequest, pk: UUID, event: int) -> HttpResponse:
     """Sets a tool's fields to what they were after an event of its history, after a question that shows the changes."""
     tool = find_tool(request, pk)

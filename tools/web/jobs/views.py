@@ -10,7 +10,6 @@ from django.db import connection
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from portal.jobs import kinds, services
 from portal.jobs.errors import AlreadyRunning, InvalidArguments
@@ -63,16 +62,14 @@ def jobs_of_header(request: HttpRequest) -> dict[str, object]:
     return {"jobs_of_header": found}
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def job_pill(request: TenantRequest) -> HttpResponse:
     """The menu of the header's pill, which polls until no job is left."""
     jobs = list(services.active().running_first()[:_MOST_IN_THE_PILL])
     return render(request, "jobs/pill.html#body", {"jobs": jobs, "is_poll": True})
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def job_list(request: TenantRequest) -> HttpResponse:
     """The list, or its `#results` for a filter, a page or a poll."""
     query = list_query(request)
@@ -105,8 +102,7 @@ def _find(pk: UUID) -> Job:
         raise Http404("There is no such job here.") from error
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def job_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     """One job. Its `#job` polls while the job is active."""
     return _render(request, _find(pk))
@@ -153,8 +149,7 @@ def _spoken(request: TenantRequest, row: JobRow) -> str:
     )
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def new_job(request: TenantRequest) -> HttpResponse:
     """The form of a backfill. One button counts and stores nothing, the other one starts the job."""
     if request.method == "GET":
@@ -185,8 +180,7 @@ def new_job(request: TenantRequest) -> HttpResponse:
     return render(request, "jobs/new.html", context, status=status)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Stops a job after its current batch, after a question."""
     if request.method == "POST":
@@ -207,15 +201,13 @@ def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     )
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def resume_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Resumes a cancelled, lost or failed job."""
     return _act(request, pk, services.resume, "The job continues where it stopped.")
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def retry_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Retries the failed items of a job."""
     return _act(request, pk, services.retry_failed, "The failed items are retried.")

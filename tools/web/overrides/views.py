@@ -12,7 +12,6 @@ from django.db.models import QuerySet
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from portal.tenancy.models import Role
 from tools import fields
@@ -41,8 +40,7 @@ _FIELDS = {
 # --- The page ---------------------------------------------------------------------------------------------------------
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def override_list(request: TenantRequest) -> HttpResponse:
     """The list, or its `#results`."""
     query = list_query(request)
@@ -117,8 +115,7 @@ def _seen(chosen: Iterable[OverrideStatus]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def reset_overrides(request: TenantRequest) -> HttpResponse:
     """Resets to the imported values, after a question that shows them; only if they are still those that it showed."""
     chosen = _chosen(request)
@@ -181,8 +178,7 @@ def _what(chosen: list[OverrideStatus]) -> str:
     return f"{len(chosen):,} fields"
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def keep_overrides(request: TenantRequest) -> HttpResponse:
     """Ends the conflict of overrides by keeping them; for all that match after a question."""
     chosen = [one for one in _chosen(request) if one.conflict]
@@ -210,8 +206,7 @@ def keep_overrides(request: TenantRequest) -> HttpResponse:
 # --- Undo -------------------------------------------------------------------------------------------------------------
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def undo_reset(request: TenantRequest) -> HttpResponse:
     """Undoes a reset."""
     given = chosen_ids([request.POST.get("reset", "")])
@@ -227,8 +222,7 @@ def undo_reset(request: TenantRequest) -> HttpResponse:
 # --- Propose upstream -------------------------------------------------------------------------------------------------
 
 
-@require_http_methods(["GET", "POST"])
-@member_page()
+@member_page("GET POST")
 def override_patch(request: TenantRequest) -> HttpResponse:
     """The overrides as a unified diff against their sources, for the authors of the sources; `download` gives plain text.
     Also by POST, because a URL cannot hold many ids."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
 
 from tools.search.query import Hit, SearchAnswer, SearchQuery
 from tools.search.service import search
@@ -43,8 +42,7 @@ class HitRow:
     badge: Badge
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def search_page(request: TenantRequest) -> HttpResponse:
     """The form with the answer to `?q=` below it, or its `#answer`."""
     text = " ".join(request.GET.get("q", "").replace("\x00", " ").split())

@@ -10,7 +10,6 @@ from django.db.models import Count, QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
@@ -46,15 +45,13 @@ def _find(pk: UUID) -> Any:
     return server
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def server_list(request: TenantRequest) -> HttpResponse:
     rows = [(server, HEALTH[Health(server.health)]) for server in _servers()]
     return render(request, "servers/list.html", {"rows": rows})
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def server_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     return render(request, "servers/detail.html", _shown(_find(pk)))
 
@@ -68,8 +65,7 @@ def _shown(server: Any) -> dict[str, object]:
     }
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def new_server(request: TenantRequest) -> HttpResponse:
     form = ServerForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
@@ -83,8 +79,7 @@ def new_server(request: TenantRequest) -> HttpResponse:
     return render(request, "servers/edit.html", {"form": form}, status=422 if form.errors else 200)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Saves the form. Answers 422 with the errors, or 409 with the values that somebody else has saved since; the form keeps
     what was typed."""
@@ -128,8 +123,7 @@ def _refuse(form: ServerForm, error: CatalogueError) -> None:
         form.add_error(None, str(error))
 
 
-@require_POST
-@member_page(Role.OPERATOR, calls_external=True)
+@member_page("POST", Role.OPERATOR, calls_external=True)
 def test_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Asks the server for its tools and reports the answer. Stores no tool."""
     with tenant_context(request.member.tenant_id):
@@ -141,8 +135,7 @@ def test_server(request: TenantRequest, pk: UUID) -> HttpResponse:
         return render(request, name, context)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def delete_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Deletes a server that no source uses, after a question."""
     server = _find(pk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, cast
 
@@ -13,6 +14,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
@@ -23,15 +25,10 @@ from portal.tenancy.rights import Rights
 from tools.web.shell.errors import busy
 
 
-class HtmxHttpRequest(HttpRequest):
-    """A request that has passed HtmxMiddleware."""
-
-    htmx: HtmxDetails
-
-
-class TenantRequest(HtmxHttpRequest):
+class TenantRequest(HttpRequest):
     """A request of a member of a tenant: what the views behind `member_page` get."""
 
+    htmx: HtmxDetails
     member: Member
     memberships: list[Member]
     user: User | AnonymousUser
@@ -51,19 +48,20 @@ PAGE_SECONDS = 45.0
 the rest of the minute after which its worker is killed (portal/gunicorn.py)."""
 
 
-def member_page(role: str = Role.VIEWER, *, calls_external: bool = False) -> _Decorator:
-    """Opens the view to members of at least `role`. Anonymous visitors go to the login, users without a tenant get a 403.
+def member_page(methods: str, role: str = Role.VIEWER, *, calls_external: bool = False) -> _Decorator:
+    """Opens the view to these methods ("GET POST") of members of at least `role`. Anonymous visitors go to the login, users
+    without a tenant get a 403.
 
-    A view that `calls_external` runs in no transaction, and opens a tenant_context where it needs the database.
+    A view that `calls_external` runs in no transaction, and opens a tenant_context where it needs the database. Its POST holds
+    a place in the bulkhead, and answers 503 where there is none.
     """
 
     def decorate(view: TenantView[P]) -> View[P]:
-        post = in_bulkhead(view) if calls_external else view
-
+        @require_http_methods(methods.split())
         @wraps(view)
         def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-            chosen = post if request.method == "POST" else view
-            answer = _answer(chosen, cast(TenantRequest, request), role, *args, **kwargs)
+            place = bulkhead() if calls_external and request.method == "POST" else nullcontext()
+            answer = _answer(view, cast(TenantRequest, request), role, place, *args, **kwargs)
             patch_vary_headers(answer, ["HX-Request"])
             # Pages show a tenant's data: neither a proxy nor the browser's cache may keep them past the sign-out.
             patch_cache_control(answer, private=True, no_store=True)
@@ -75,22 +73,13 @@ def member_page(role: str = Role.VIEWER, *, calls_external: bool = False) -> _De
     return decorate
 
 
-def in_bulkhead(view: TenantView[P]) -> TenantView[P]:
-    """Runs the view while it holds a place in the bulkhead, and answers 503 where there is none."""
-
-    @wraps(view)
-    def holding_a_place(request: TenantRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        try:
-            with bulkhead():
-                return view(request, *args, **kwargs)
-        except TooBusy as error:
-            return busy(request, str(error))
-
-    return holding_a_place
-
-
 def _answer(
-    view: TenantView[P], request: TenantRequest, role: str, *args: P.args, **kwargs: P.kwargs
+    view: TenantView[P],
+    request: TenantRequest,
+    role: str,
+    place: AbstractContextManager[None],
+    *args: P.args,
+    **kwargs: P.kwargs,
 ) -> HttpResponse:
     if request.user.is_anonymous:
         return to_login(request)
@@ -101,7 +90,10 @@ def _answer(
             f"This requires the role {Role(role)}; you are {request.member.role} in {request.member.name}."
         )
     try:
-        return view(request, *args, **kwargs)
+        with place:
+            return view(request, *args, **kwargs)
+    except TooBusy as error:
+        return busy(request, str(error))
     except ObjectDoesNotExist:
         # A second press of Delete waits for the first one, and then there is nothing left.
         raise Http404("This no longer exists: somebody has deleted it.") from None

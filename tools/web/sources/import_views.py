@@ -9,7 +9,6 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect
 
 from portal.outbound.errors import FetchError
@@ -32,8 +31,7 @@ from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, member_pa
 from tools.web.sources.forms import ImportForm
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR, calls_external=True)
+@member_page("GET POST", Role.OPERATOR, calls_external=True)
 def import_page(request: TenantRequest) -> HttpResponse:
     """The form with its two buttons. htmx swaps only `#report`, so that the form keeps a chosen file."""
     with tenant_context(request.member.tenant_id):

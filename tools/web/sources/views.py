@@ -13,7 +13,6 @@ from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from portal.tenancy.models import Role
 from tools.catalogue import history, sources
@@ -74,8 +73,7 @@ def _with_counts(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
     return found
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def source_list(request: TenantRequest) -> HttpResponse:
     """The list, or its `#results`."""
     query = list_query(request)
@@ -120,8 +118,7 @@ def _filtered(text: str, known: Mapping[str, str]) -> QuerySet[Any]:
     return found
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def source_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     """One source. `?page=` pages its syncs."""
     return _render(request, _find(pk))
@@ -156,8 +153,7 @@ def _render(
     return render(request, name, context, status=status)
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def save_settings(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Saves the form. Answers 422 with the errors, or 409 with the values that somebody else has saved since; the form keeps
     what was typed."""
@@ -196,8 +192,7 @@ def _conflict(request: TenantRequest, source: Any, form: SourceForm) -> HttpResp
     return _render(request, source, again, status=409, merge=merged, stale=stale)
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Starts the job that reads a source again and plans its changes."""
     source = _find(pk)
@@ -216,8 +211,7 @@ def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
     )
 
 
-@require_GET
-@member_page(Role.OPERATOR)
+@member_page("GET", Role.OPERATOR)
 def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpResponse:
     """Downloads the document, byte for byte. It is untrusted, so a browser must save it and never show it."""
     found = SourceDocument.objects.filter(pk=document, source_id=pk).first()
@@ -234,8 +228,7 @@ def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpR
     )
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Deletes a source with its tools and documents, after a question that counts them."""
     source = _find(pk)

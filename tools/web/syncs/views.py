@@ -12,7 +12,6 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
 from portal.jobs.models import Job
@@ -54,8 +53,7 @@ def find_sync(pk: UUID, sync: UUID) -> Sync:
     return found
 
 
-@require_GET
-@member_page(Role.OPERATOR)
+@member_page("GET", Role.OPERATOR)
 def sync_page(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """The plan or the finished sync, or its `#results`. It shows private tools too, hence the role."""
     found = find_sync(pk, sync)
@@ -138,8 +136,7 @@ def _newer(sync: Sync) -> Sync | None:
     return found
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def choose(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Stores the ticks of the current page or of a whole tab; htmx gets `#apply-bar` with the new count."""
     found = find_sync(pk, sync)
@@ -182,8 +179,7 @@ def _ids(texts: list[str]) -> set[UUID]:
     return set(chosen_ids(texts[: PAGE_SIZES[-1]]))
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def apply_sync(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Asks with the counts of what will change, then starts the job that applies it."""
     found = find_sync(pk, sync)
@@ -279,8 +275,7 @@ def _problem(posted: QueryDict, ticked: int, *, is_agreed: bool) -> str:
     return "Tick the box to agree to the removals, or untick some of them in the plan."
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def discard(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Ends a plan without applying it, after a question."""
     found = find_sync(pk, sync)
@@ -307,8 +302,7 @@ def discard(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     return redirect("sync", pk=pk, sync=sync)
 
 
-@require_POST
-@member_page(Role.OPERATOR, calls_external=True)
+@member_page("POST", Role.OPERATOR, calls_external=True)
 def plan_again(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Plans the stored document of a sync again: one that was uploaded, or an older one to go back to."""
     with tenant_context(request.member.tenant_id):

@@ -8,7 +8,6 @@ import django_filters
 from django.db.models import Count, Exists, OuterRef, QuerySet
 from django.http import HttpResponse, QueryDict
 from django.urls import reverse
-from django.views.decorators.http import require_GET
 
 from embeddings.models import EmbeddingStatus
 from tools.catalogue.filters import ToolFilter
@@ -60,8 +59,7 @@ class ActiveFilter:
     url: str
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def tool_list(request: TenantRequest) -> HttpResponse:
     """The list, or its `#results`."""
     query = list_query(request)

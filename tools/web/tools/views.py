@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from portal.tenancy.models import Role
 from tools.catalogue import embedding_text
@@ -33,8 +32,7 @@ _MORE = {"semantic_namespace", "tech_stack", "target_personas", "annotations", "
 _MOST_EDITS = 2  # overrides without a conflict that are shown unfolded above the description
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Overview."""
     tool = find_tool(request, pk)
@@ -59,8 +57,7 @@ def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     return render(request, "tools/detail.html", context)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def edit_tool(request: TenantRequest, pk: UUID) -> HttpResponse:
     """The edit form. Answers 422 with the errors, or 409 with both versions; the form keeps what was typed."""
     tool = find_tool(request, pk)
@@ -139,8 +136,7 @@ def _overridden(tool: Tool) -> dict[str, OverrideRow]:
     return found
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def new_tool(request: TenantRequest) -> HttpResponse:
     """A tool without a source."""
     defaults = {**ToolForm.initial_of(Tool()), "namespace": "public"}
@@ -163,8 +159,7 @@ def new_tool(request: TenantRequest) -> HttpResponse:
     return render(request, "tools/new.html", context, status=status)
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def set_active(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Activates or deactivates the tool; the form carries the version that its author saw."""
     tool = find_tool(request, pk)
@@ -181,8 +176,7 @@ def set_active(request: TenantRequest, pk: UUID) -> HttpResponse:
     return redirect("tool", pk=pk)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def delete(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Deletes a tool written by hand, after a question."""
     tool = find_tool(request, pk)
