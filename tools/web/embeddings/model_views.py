@@ -27,7 +27,6 @@ from portal.tenancy.models import Role
 from tools.web.jobs.state import idle_queues
 from tools.web.shell.access import TenantRequest, member_page
 from tools.web.shell.confirm import confirm
-from tools.web.shell.polling import poll_count, poll_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,6 @@ def models_page(request: TenantRequest) -> HttpResponse:
     """The page, or its `#models` for a poll. Polling ends once nothing is missing."""
     kept = slots.all()
     second = _second(kept) if len(kept) > 1 else None
-    count = poll_count(request)
     context = {
         "serving": kept[0],
         "second": second,
@@ -72,8 +70,6 @@ def models_page(request: TenantRequest) -> HttpResponse:
         "idle_queues": idle_queues({heartbeats.EMBEDDINGS}) if second and second.missing else [],
         "may_switch": request.user.is_superuser,
         "is_changing": bool(second and second.missing) or bool(circuit_breaker.open_circuits()),
-        "poll_seconds": poll_seconds(count),
-        "next_count": count + 1,
     }
     return render(
         request, "embeddings/models.html#models" if request.htmx else "embeddings/models.html", context

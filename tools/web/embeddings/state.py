@@ -23,7 +23,6 @@ from portal.resilience import circuit_breaker
 from portal.resilience.circuit_breaker import OpenCircuit
 from tools.catalogue.embedding_text import ENTITY as TOOL
 from tools.web.shell.badges import Badge
-from tools.web.shell.polling import poll_seconds
 
 BADGES = {
     badge.status: badge
@@ -143,14 +142,9 @@ def card_of(row: Embedded, entity: EmbeddedEntity = TOOL) -> Card:
     )
 
 
-def card_context(card: Card, polls: int = 0) -> dict[str, object]:
-    """The context of templates/embeddings/card.html after this number of polls."""
-    return {
-        "card": card,
-        "troubles": open_passage_circuits() if card.is_waiting else [],
-        "poll_seconds": poll_seconds(polls),
-        "next_count": polls + 1,
-    }
+def card_context(card: Card) -> dict[str, object]:
+    """The context of templates/embeddings/card.html."""
+    return {"card": card, "troubles": open_passage_circuits() if card.is_waiting else []}
 
 
 def open_passage_circuits() -> list[OpenCircuit]:

@@ -20,7 +20,7 @@ from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.forms import chosen_ids
 from tools.web.shell.lists import PAGE_SIZES, list_query, list_url
-from tools.web.shell.polling import poll_count, poll_seconds
+from tools.web.shell.polling import poll_count
 from tools.web.tools.list import ToolPageFilter
 from tools.web.tools.state import find_tool, listed_tools, visible_tools
 
@@ -31,16 +31,15 @@ _MOST_BADGES = 100
 def embedding_card(request: TenantRequest, pk: UUID) -> HttpResponse:
     """The card alone: as a fragment, or as a small page for browsers without JavaScript."""
     card = card_of(find_tool(request, pk))
-    polls = poll_count(request)
-    if request.htmx and polls and not card.is_waiting:
+    if request.htmx and poll_count(request) and not card.is_waiting:
         tell = messages.success if card.badge.status == "ready" else messages.warning
         tell(request, f"Embedding of {card.name}: {card.badge.word.lower()}.")
-    return _render_card(request, card, polls)
+    return _render_card(request, card)
 
 
-def _render_card(request: TenantRequest, card: Card, polls: int = 0) -> HttpResponse:
+def _render_card(request: TenantRequest, card: Card) -> HttpResponse:
     template = "embeddings/card.html#card" if request.htmx else "embeddings/card.html"
-    return render(request, template, card_context(card, polls))
+    return render(request, template, card_context(card))
 
 
 @member_page("POST", Role.OPERATOR)
@@ -116,11 +115,8 @@ def badges(request: TenantRequest) -> HttpResponse:
     ids = chosen_ids(request.GET.getlist("id"))[:_MOST_BADGES]
     tools = visible_tools(request).filter(pk__in=ids).only("pk", "active").with_serving_embedding()
     rows = [(tool, badge_of(tool)) for tool in tools]
-    count = poll_count(request)
     context = {
         "arrived": [(tool, badge) for tool, badge in rows if not badge.is_waiting],
         "waiting": [tool.pk for tool, badge in rows if badge.is_waiting],
-        "poll_seconds": poll_seconds(count),
-        "next_count": count + 1,
     }
     return render(request, "embeddings/badges.html", context)

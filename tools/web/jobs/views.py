@@ -27,7 +27,7 @@ from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.lists import known_choices, list_query, list_url, page_of, render_list
-from tools.web.shell.polling import poll_count, poll_seconds
+from tools.web.shell.polling import poll_count
 
 _MOST_IN_THE_PILL = 20
 _SHOWN_ARGUMENTS = {
@@ -73,7 +73,6 @@ def job_pill(request: TenantRequest) -> HttpResponse:
 def job_list(request: TenantRequest) -> HttpResponse:
     """The list, or its `#results` for a filter, a page or a poll."""
     query = list_query(request)
-    polls = poll_count(request)
     choices = {"kind": {kind.name: kind.label for kind in kinds.all_kinds()}, "state": dict(JobState.choices)}
     known, ignored = known_choices(query, choices)
     by = actor(request) if query.get("mine") else ""
@@ -89,8 +88,7 @@ def job_list(request: TenantRequest) -> HttpResponse:
         "idle_queues": idle_queues(all_queues()),
         "kind_choices": choices["kind"].items(),
         "state_choices": choices["state"].items(),
-        "poll_url": list_url(request.path, query, n=str(polls + 1), page=query.get("page")),
-        "poll_seconds": poll_seconds(polls),
+        "here": list_url(request.path, query),
     }
     return render_list(request, "jobs/list.html", query, page, context)
 
@@ -110,7 +108,6 @@ def job_page(request: TenantRequest, pk: UUID) -> HttpResponse:
 
 def _render(request: TenantRequest, job: Job) -> HttpResponse:
     row = JobRow(job)
-    count = poll_count(request)
     context = {
         "job": job,
         "row": row,
@@ -121,9 +118,7 @@ def _render(request: TenantRequest, job: Job) -> HttpResponse:
         "failures": services.failures_by_error(job.pk) if job.failed else [],
         "idle_queues": idle_queues(queues_of(job)) if job.is_active else [],
         "troubles": open_passage_circuits() if job.is_active else [],
-        "poll_seconds": poll_seconds(count),
-        "next_count": count + 1,
-        "spoken": _spoken(request, row) if count else "",
+        "spoken": _spoken(request, row) if poll_count(request) else "",
     }
     return render(request, "jobs/detail.html#job" if request.htmx else "jobs/detail.html", context)
 

@@ -16,7 +16,6 @@ from tools.web.embeddings.state import BADGES, badge_of
 from tools.web.shell.access import TenantRequest, member_page
 from tools.web.shell.badges import Badge
 from tools.web.shell.lists import list_query, list_url, page_of, render_list
-from tools.web.shell.polling import poll_seconds
 from tools.web.tools.state import listed_tools
 
 
@@ -74,8 +73,6 @@ def tool_list(request: TenantRequest) -> HttpResponse:
         "chips": _chips(tools, query),
         "active_filters": _active_filters(filtered, query),
         "waiting": [tool.pk for tool, badge in rows if badge.is_waiting],
-        "poll_seconds": poll_seconds(0),
-        "next_count": 1,
         "here": list_url(request.path, query),
         "refresh_matching": list_url(reverse("refresh-matching"), query),
     }
