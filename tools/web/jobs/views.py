@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.db import connection
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
@@ -23,7 +23,7 @@ from tools.models import Sync
 from tools.web.embeddings.state import open_passage_circuits
 from tools.web.jobs.forms import BackfillForm
 from tools.web.jobs.state import JobRow, all_queues, idle_queues, queues_of
-from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.shell.access import TenantRequest, actor, find_row, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.lists import known_choices, list_query, list_url, page_of, render_list
@@ -94,10 +94,7 @@ def job_list(request: TenantRequest) -> HttpResponse:
 
 
 def _find(pk: UUID) -> Job:
-    try:
-        return services.find(pk)
-    except Job.DoesNotExist as error:
-        raise Http404("There is no such job here.") from error
+    return find_row(Job.objects.with_effective_state(), "job", pk=pk)
 
 
 @member_page("GET")

@@ -7,22 +7,22 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.db.models import Count, QuerySet
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue import history, servers
-from tools.catalogue.errors import CatalogueError, Invalid, StaleSettings
+from tools.catalogue.errors import CatalogueError, StaleSettings
 from tools.imports.fetching.mcp.connection import check_connection
 from tools.models import Health, McpServer
 from tools.web.history.state import last_author, settings_at, settings_history
 from tools.web.servers.forms import ServerForm
-from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.shell.access import TenantRequest, actor, find_row, member_page
 from tools.web.shell.badges import Badge
 from tools.web.shell.confirm import confirm
-from tools.web.shell.conflict import merge
+from tools.web.shell.conflict import merge_settings
 from tools.web.shell.errors import ErrorsAsMessages
 
 _MOST_SETTINGS = 10
@@ -39,10 +39,8 @@ def _servers() -> QuerySet[McpServer]:
 
 
 def _find(pk: UUID) -> Any:
-    server = _servers().annotate(newest_event=history.newest_event(McpServer)).filter(pk=pk).first()
-    if server is None:
-        raise Http404("There is no such MCP server here.")
-    return server
+    rows = _servers().annotate(newest_event=history.newest_event(McpServer))
+    return find_row(rows, "MCP server", pk=pk)
 
 
 @member_page("GET")
@@ -72,7 +70,7 @@ def new_server(request: TenantRequest) -> HttpResponse:
         try:
             server = servers.create_server(actor=actor(request), **form.changes())
         except CatalogueError as error:
-            _refuse(form, error)
+            form.add_refusals(error)
         else:
             messages.success(request, "Server saved. Test asks it for its tools.")
             return redirect("server", pk=server.pk)
@@ -85,10 +83,10 @@ def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     what was typed."""
     server = _find(pk)
     if request.method == "GET":
-        restored = settings_at(server, request.GET.get("restore", ""), servers.EDITABLE_FIELDS)
-        form = ServerForm(server=server, shown=restored)
+        restored = settings_at(server, request.GET.get("restore", ""), ServerForm.names)
+        form = ServerForm(row=server, shown=restored)
         return render(request, "servers/edit.html", {"form": form, "server": server})
-    form = ServerForm(request.POST, server=server)
+    form = ServerForm(request.POST, row=server)
     if form.is_valid():
         try:
             seen = form.cleaned_data["seen"]
@@ -96,7 +94,7 @@ def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
         except StaleSettings:
             return _conflict(request, _find(pk), form)
         except CatalogueError as error:
-            _refuse(form, error)
+            form.add_refusals(error)
         else:
             messages.success(request, "Server saved.")
             return redirect("server", pk=pk)
@@ -104,23 +102,15 @@ def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
 
 
 def _conflict(request: TenantRequest, server: Any, form: ServerForm) -> HttpResponse:
-    seen = settings_at(server, str(form.cleaned_data["seen"]), servers.EDITABLE_FIELDS)
-    merged = merge(ServerForm.values_of(server), seen or None, form)
+    merged = merge_settings(server, form)
     context = {
         "server": server,
         # Unbound, so that its fields show the merged values and `seen` is the newest event.
-        "form": ServerForm(server=server, shown=merged.values),
+        "form": ServerForm(row=server, shown=merged.values),
         "merge": merged,
         "stale": f"{last_author(server)} changed this server while you were editing it. Your changes have not been saved yet.",
     }
     return render(request, "servers/edit.html", context, status=409)
-
-
-def _refuse(form: ServerForm, error: CatalogueError) -> None:
-    if isinstance(error, Invalid):
-        form.add_refusals(error)
-    else:
-        form.add_error(None, str(error))
 
 
 @member_page("POST", Role.OPERATOR, calls_external=True)

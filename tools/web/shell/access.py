@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, cast
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
+from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
@@ -35,6 +36,7 @@ class TenantRequest(HttpRequest):
 
 
 P = ParamSpec("P")
+Row = TypeVar("Row", bound=Model)
 TenantView = Callable[Concatenate[TenantRequest, P], HttpResponse]
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
@@ -105,6 +107,14 @@ def to_login(request: TenantRequest) -> HttpResponse:
         return redirect_to_login(request.get_full_path())
     login = redirect_to_login(request.htmx.current_url_abs_path or "/")
     return HttpResponseClientRedirect(login.url)
+
+
+def find_row(rows: QuerySet[Row], what: str, **which: object) -> Row:
+    """The one of these rows that matches. Raises Http404 with a sentence for the visitor."""
+    row = rows.filter(**which).first()
+    if row is None:
+        raise Http404(f"There is no such {what} here.")
+    return row
 
 
 def rights_of(request: TenantRequest) -> Rights:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from tools.web.history.state import settings_at
 from tools.web.shell.diff import Segment, as_text, word_diff
-from tools.web.shell.forms import PortalForm
+from tools.web.shell.forms import PortalForm, SettingsForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +60,9 @@ def merge(now: Mapping[str, object], seen: Mapping[str, object] | None, form: Po
         )
         (merged.taken_over if untouched else merged.differing).append(entry)
     return merged
+
+
+def merge_settings(row: Any, form: SettingsForm) -> Merge:
+    """Merges a form of settings with those that somebody else has saved since."""
+    seen = settings_at(row, str(form.cleaned_data["seen"]), form.names)
+    return merge(form.values_of(row), seen or None, form)

@@ -4,8 +4,8 @@ tools/catalogue/tools.py, whose refusals come back into the form by `add_refusal
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from django import forms
@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from portal.jobs.errors import InvalidArguments
-from tools.catalogue.errors import Invalid
+from tools.catalogue.errors import CatalogueError, Invalid
 from tools.models.server import SLUG_PATTERN
 
 
@@ -127,9 +127,10 @@ class PortalForm(forms.Form):
         """Offers these rows in a field. A form's class cannot: it is made before a tenant is known."""
         cast("forms.ModelChoiceField[Any]", self.fields[name]).queryset = rows
 
-    def add_refusals(self, error: Invalid | InvalidArguments) -> None:
+    def add_refusals(self, error: CatalogueError | InvalidArguments) -> None:
         """Adds the errors of a service, each to its field if the form has it, else to the form."""
-        for name, sentences in error.errors.items():
+        refused = error.errors if isinstance(error, Invalid | InvalidArguments) else {"": [str(error)]}
+        for name, sentences in refused.items():
             for sentence in sentences:
                 self.add_error(name if name in self.fields else None, sentence)
 
@@ -144,9 +145,20 @@ class PortalForm(forms.Form):
 
 
 class SettingsForm(PortalForm):
-    """The settings of a row. `seen` is the number of its newest event at the time the form was opened."""
+    """The settings of a source or a server. `seen` is the number of its newest event at the time the form was opened."""
+
+    names: ClassVar[Collection[str]]
 
     seen = forms.IntegerField(widget=forms.HiddenInput, required=False, min_value=0)
+
+    def __init__(self, data: Any = None, *, row: Any = None, shown: Mapping[str, Any] | None = None) -> None:
+        """`row` has its `newest_event`; None is a new one. `shown` are values to show instead of the current ones."""
+        current = {**self.values_of(row), "seen": row.newest_event} if row else {}
+        super().__init__(data, initial={**current, **(shown or {})})
+
+    @classmethod
+    def values_of(cls, row: Any) -> dict[str, Any]:
+        return {name: getattr(row, name) for name in cls.names}
 
     def changes(self) -> dict[str, Any]:
         return {name: self.cleaned_data[name] for name in self.changed_data if name != "seen"}

@@ -10,20 +10,20 @@ from uuid import UUID
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from portal.tenancy.models import Role
 from tools.catalogue import history, sources
-from tools.catalogue.errors import CatalogueError, Invalid, StaleSettings
+from tools.catalogue.errors import CatalogueError, StaleSettings
 from tools.imports.syncing.jobs import SYNC
 from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.history.state import last_author, settings_at, settings_history
 from tools.web.jobs.start import start_job
-from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.shell.access import TenantRequest, actor, find_row, member_page
 from tools.web.shell.confirm import confirm
-from tools.web.shell.conflict import merge
+from tools.web.shell.conflict import merge_settings
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.lists import PAGE_SIZES, known_choices, list_query, page_of, render_list
 from tools.web.sources.forms import SourceForm
@@ -58,10 +58,7 @@ def _sources() -> QuerySet[Any]:
 
 
 def _find(pk: UUID) -> Any:
-    source = _sources().annotate(newest_event=history.newest_event(Source)).filter(pk=pk).first()
-    if source is None:
-        raise Http404("There is no such source here.")
-    return source
+    return find_row(_sources().annotate(newest_event=history.newest_event(Source)), "source", pk=pk)
 
 
 def _with_counts(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
@@ -128,18 +125,16 @@ def _render(
     request: TenantRequest, source: Any, form: SourceForm | None = None, *, status: int = 200, **more: object
 ) -> HttpResponse:
     given = list_query(request)
-    overrides = _overridden(source)
-    restored = settings_at(source, given.get("restore", ""), sources.SETTINGS)
+    restored = settings_at(source, given.get("restore", ""), SourceForm.names)
     gone = visible_tools(request).filter(source=source, endpoint__active=False).select_related("endpoint")
     page = Paginator(_with_counts(source.syncs.all()), PAGE_SIZES[0]).get_page(given.get("page"))
     context = {
         "source": source,
-        "form": form or SourceForm(source=source, overrides=overrides, shown=restored),
+        "form": form or SourceForm(row=source, shown=restored),
         "restored": bool(restored),
         "settings": settings_history(source, _MOST_SETTINGS),
         "restore": reverse("source", args=[source.pk]) if request.member.is_operator else "",
         "documents": list(source.documents.defer("content", "report").order_by("layer", "-fetched_at")[:100]),
-        "overrides": overrides,
         "gone": gone.only("name", "endpoint__key", "endpoint__updated_at").order_by(
             "-endpoint__updated_at", "pk"
         )[:_MOST_GONE],
@@ -158,36 +153,25 @@ def save_settings(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Saves the form. Answers 422 with the errors, or 409 with the values that somebody else has saved since; the form keeps
     what was typed."""
     source = _find(pk)
-    form = SourceForm(request.POST, source=source, overrides=_overridden(source))
-    if not form.is_valid():
-        return _render(request, source, form, status=422)
-    try:
-        sources.update_source(
-            pk=pk, actor=actor(request), expected_event=form.cleaned_data["seen"], **form.changes()
-        )
-    except StaleSettings:
-        return _conflict(request, _find(pk), form)
-    except Invalid as error:
-        form.add_refusals(error)
-        return _render(request, source, form, status=422)
-    except CatalogueError as error:
-        form.add_error(None, str(error))
-        return _render(request, source, form, status=422)
-    messages.success(request, "Settings saved.")
-    return redirect("source", pk=pk)
-
-
-def _overridden(source: Source) -> int:
-    """The number of its tools with overrides."""
-    count: int = source.tools.filter(overrides__isnull=False).distinct().count()
-    return count
+    form = SourceForm(request.POST, row=source)
+    if form.is_valid():
+        try:
+            seen = form.cleaned_data["seen"]
+            sources.update_source(pk=pk, actor=actor(request), expected_event=seen, **form.changes())
+        except StaleSettings:
+            return _conflict(request, _find(pk), form)
+        except CatalogueError as error:
+            form.add_refusals(error)
+        else:
+            messages.success(request, "Settings saved.")
+            return redirect("source", pk=pk)
+    return _render(request, source, form, status=422)
 
 
 def _conflict(request: TenantRequest, source: Any, form: SourceForm) -> HttpResponse:
-    seen = settings_at(source, str(form.cleaned_data["seen"]), sources.SETTINGS)
-    merged = merge(SourceForm.values_of(source), seen or None, form)
+    merged = merge_settings(source, form)
     # Unbound, so that its fields show the merged values and `seen` is the newest event.
-    again = SourceForm(source=source, overrides=_overridden(source), shown=merged.values)
+    again = SourceForm(row=source, shown=merged.values)
     stale = f"{last_author(source)} changed these settings while you were editing them. Your changes have not been saved yet."
     return _render(request, source, again, status=409, merge=merged, stale=stale)
 
@@ -214,9 +198,7 @@ def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
 @member_page("GET", Role.OPERATOR)
 def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpResponse:
     """Downloads the document, byte for byte. It is untrusted, so a browser must save it and never show it."""
-    found = SourceDocument.objects.filter(pk=document, source_id=pk).first()
-    if found is None:
-        raise Http404("There is no such document here.")
+    found = find_row(SourceDocument.objects.all(), "document", pk=document, source_id=pk)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", found.name.rsplit("/", 1)[-1])[-100:].strip("-.") or "document"
     return HttpResponse(
         bytes(found.content),

@@ -26,7 +26,7 @@ from tools.imports.syncing.jobs import APPLY
 from tools.models import Action, Layer, Source, SourceDocument, SourceKind, Sync, SyncChange, SyncState
 from tools.web.jobs.start import start_job
 from tools.web.jobs.state import JobRow
-from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, member_page
+from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, find_row, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.forms import chosen_ids
@@ -46,17 +46,14 @@ class Tab:
     count: int
 
 
-def find_sync(pk: UUID, sync: UUID) -> Sync:
-    found: Sync | None = Sync.objects.select_related("source").filter(pk=sync, source_id=pk).first()
-    if found is None:
-        raise Http404("There is no such sync here.")
-    return found
+def _find(pk: UUID, sync: UUID) -> Sync:
+    return find_row(Sync.objects.select_related("source"), "sync", pk=sync, source_id=pk)
 
 
 @member_page("GET", Role.OPERATOR)
 def sync_page(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """The plan or the finished sync, or its `#results`. It shows private tools too, hence the role."""
-    found = find_sync(pk, sync)
+    found = _find(pk, sync)
     query = list_query(request)
     choice = Choice(found, request.session)
     counts = choice.counts()
@@ -139,7 +136,7 @@ def _newer(sync: Sync) -> Sync | None:
 @member_page("POST", Role.OPERATOR)
 def choose(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Stores the ticks of the current page or of a whole tab; htmx gets `#apply-bar` with the new count."""
-    found = find_sync(pk, sync)
+    found = _find(pk, sync)
     choice = Choice(found, request.session)
     _keep_ticks(request.POST, choice, found)
     every = request.POST.get("every", "")
@@ -182,7 +179,7 @@ def _ids(texts: list[str]) -> set[UUID]:
 @member_page("POST", Role.OPERATOR)
 def apply_sync(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Asks with the counts of what will change, then starts the job that applies it."""
-    found = find_sync(pk, sync)
+    found = _find(pk, sync)
     if found.state != SyncState.PLANNED:
         messages.error(
             request,
@@ -278,7 +275,7 @@ def _problem(posted: QueryDict, ticked: int, *, is_agreed: bool) -> str:
 @member_page("GET POST", Role.OPERATOR)
 def discard(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Ends a plan without applying it, after a question."""
-    found = find_sync(pk, sync)
+    found = _find(pk, sync)
     if request.method != "POST":
         return confirm(
             request,
@@ -306,7 +303,7 @@ def discard(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
 def plan_again(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Plans the stored document of a sync again: one that was uploaded, or an older one to go back to."""
     with tenant_context(request.member.tenant_id):
-        found = find_sync(pk, sync)
+        found = _find(pk, sync)
         document = found.document
     if document is None:
         raise Http404("This sync has no document.")

@@ -73,12 +73,9 @@ def edit_tool(request: TenantRequest, pk: UUID) -> HttpResponse:
         saved = update_tool(pk=pk, expected_version=version, changes=form.changes(), actor=actor(request))
     except StaleVersion as error:
         return _conflict_page(request, error, form)
-    except Invalid as error:
-        form.add_refusals(error)
-        return _form_page(request, tool, form, status=422)
     except CatalogueError as error:
-        form.add_error(None, str(error))
-        return _form_page(request, tool, form, status=409)
+        form.add_refusals(error)
+        return _form_page(request, tool, form, status=422 if isinstance(error, Invalid) else 409)
     _tell_saved(request, tool, saved)
     return redirect("tool", pk=pk)
 
