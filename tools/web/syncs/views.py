@@ -142,13 +142,11 @@ def choose(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     every = request.POST.get("every", "")
     if every in ("ticked", "unticked"):
         tab = request.POST.get("show", "")
-        if tab in Action.values:
-            choice.tick_action(tab, ticked=every == "ticked")
-        elif tab == CONFLICTS:
+        if tab == CONFLICTS:
             conflicts = list(_changes(found, tab).defer("fields"))
             choice.tick(conflicts, {one.pk for one in conflicts} if every == "ticked" else ())
         else:
-            for action in Action.values:
+            for action in [tab] if tab in Action.values else Action.values:
                 choice.tick_action(action, ticked=every == "ticked")
     choice.save()
     if request.htmx:
@@ -160,9 +158,8 @@ def choose(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
             **counted,
         }
         return render(request, "syncs/apply_bar.html", context)
-    here = QueryDict(mutable=True)
-    here.update({name: request.POST[name] for name in ("show", "rows", "page") if request.POST.get(name)})
-    return redirect(f"{reverse('sync', args=[pk, sync])}?{here.urlencode()}")
+    here = {name: request.POST[name] for name in ("show", "rows", "page") if request.POST.get(name)}
+    return redirect(reverse("sync", args=[pk, sync], query=here))
 
 
 def _keep_ticks(posted: QueryDict, choice: Choice, sync: Sync) -> None:
@@ -179,74 +176,56 @@ def _ids(texts: list[str]) -> set[UUID]:
 @member_page("POST", Role.OPERATOR)
 def apply_sync(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Asks with the counts of what will change, then starts the job that applies it."""
-    found = _find(pk, sync)
+    found, here = _find(pk, sync), reverse("sync", args=[pk, sync])
     if found.state != SyncState.PLANNED:
         messages.error(
             request,
             f"This sync has already ended ({found.get_state_display().lower()}); nothing was applied.",
         )
-        here = reverse("sync", args=[pk, sync])
         return HttpResponseClientRedirect(here) if request.htmx else redirect(here)
     choice = Choice(found, request.session)
     _keep_ticks(request.POST, choice, found)
     choice.save()
     counts = choice.counts()
-    ticked = _ticked(counts)
-    removals = _removals(found, counts[Action.REMOVE].ticked)
-    is_confirmed = "confirm_removals" in request.POST
-    is_agreed = request.POST.get("choice") == choice.mark()
-    if not is_agreed or not ticked["ticked"] or (removals["needs_consent"] and not is_confirmed):
-        problem = _problem(request.POST, ticked["ticked"], is_agreed=is_agreed)
-        return _ask_to_apply(request, found, choice, problem=problem, **removals, **ticked)
-    is_everything = ticked["ticked"] == ticked["total"]
-    arguments = {
-        "sync": str(found.pk),
-        "changes": None
-        if is_everything
-        else [str(pk) for pk in choice.ticked().values_list("pk", flat=True)],
-        "confirm_removals": is_confirmed,
-    }
-    return start_job(
-        request,
-        APPLY,
-        arguments,
-        running="This sync is already being applied.",
-        back=reverse("sync", args=[pk, sync]),
-        started=choice.forget,
+    ticked, removals = _ticked(counts), _removals(found, counts[Action.REMOVE].ticked)
+    problem = _problem(
+        request.POST, choice, ticked=ticked["ticked"], needs_consent=bool(removals["needs_consent"])
     )
-
-
-def _ask_to_apply(
-    request: TenantRequest,
-    sync: Sync,
-    choice: Choice,
-    *,
-    problem: str,
-    ticked: int,
-    total: int,
-    **removals: int,
-) -> HttpResponse:
-    plural = "s" if total != 1 else ""
+    if problem is None:
+        is_everything = ticked["ticked"] == ticked["total"]
+        arguments = {
+            "sync": str(found.pk),
+            "changes": None
+            if is_everything
+            else [str(pk) for pk in choice.ticked().values_list("pk", flat=True)],
+            "confirm_removals": "confirm_removals" in request.POST,
+        }
+        return start_job(
+            request,
+            APPLY,
+            arguments,
+            running="This sync is already being applied.",
+            back=here,
+            started=choice.forget,
+        )
+    plural = "s" if ticked["total"] != 1 else ""
     return confirm(
         request,
-        title=f"Apply {ticked:,} of {total:,} change{plural} to {sync.source.slug}?",
+        title=f"Apply {ticked['ticked']:,} of {ticked['total']:,} change{plural} to {found.source.slug}?",
         problem=problem,
         details="syncs/apply.html",
-        counts=[
-            (ACTIONS[Action(action)], count) for action, count in choice.counts().items() if count.ticked
-        ],
+        counts=[(ACTIONS[Action(action)], count) for action, count in counts.items() if count.ticked],
         conflicts=choice.ticked().filter(conflict=True).count(),
         overwritten=_overwritten(choice.ticked()),
-        ticked=ticked,
-        total=total,
-        removed=removals["removed"],
-        active=removals["active"],
-        needs_consent=removals["needs_consent"],
+        **ticked,
+        **removals,
         hidden=[("choice", choice.mark())],
-        button=f"Apply {ticked:,} change{'s' if ticked != 1 else ''}" if ticked else "",
-        dangerous=bool(removals["needs_consent"]),
+        button=f"Apply {ticked['ticked']:,} change{'s' if ticked['ticked'] != 1 else ''}"
+        if ticked["ticked"]
+        else "",
+        dangerous=removals["needs_consent"],
         keep="Back to the plan",
-        cancel=reverse("sync", args=[sync.source_id, sync.pk]),
+        cancel=here,
         status=422 if problem else 200,
     )
 
@@ -254,22 +233,20 @@ def _ask_to_apply(
 def _removals(sync: Sync, removed: int) -> dict[str, int]:
     """How many of the source's active tools would be removed, and whether that needs a confirmation."""
     active = sync.source.endpoints.filter(active=True).count()
-    return {
-        "removed": removed,
-        "active": active,
-        "needs_consent": are_too_many(removed, active),
-    }
+    return {"removed": removed, "active": active, "needs_consent": are_too_many(removed, active)}
 
 
-def _problem(posted: QueryDict, ticked: int, *, is_agreed: bool) -> str:
-    """What is wrong with the answer to the question; empty if it was not asked yet."""
+def _problem(posted: QueryDict, choice: Choice, *, ticked: int, needs_consent: bool) -> str | None:
+    """What is wrong with the answer to the question: empty if it was not asked yet, None if the plan may be applied."""
     if not ticked:
         return "Nothing is ticked, so there is nothing to apply."
     if not posted.get("choice"):
         return ""
-    if not is_agreed:
+    if posted["choice"] != choice.mark():
         return "The ticks have changed since you were asked, perhaps in another tab. Check the counts again."
-    return "Tick the box to agree to the removals, or untick some of them in the plan."
+    if needs_consent and "confirm_removals" not in posted:
+        return "Tick the box to agree to the removals, or untick some of them in the plan."
+    return None
 
 
 @member_page("GET POST", Role.OPERATOR)
