@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from django.conf import settings
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -30,16 +28,6 @@ MATCHES = {
     "semantic": ("Meaning", "lightning-charge"),
     "keyword": ("Keywords", "search"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class HitRow:
-    """A hit with its score in percent of the best score, the words and icon of its match type, and its badge."""
-
-    hit: Hit
-    percent: int
-    match: tuple[str, str]
-    badge: Badge
 
 
 @member_page("GET")
@@ -69,14 +57,15 @@ def search_page(request: TenantRequest) -> HttpResponse:
     )
 
 
-def _hit_rows(answer: SearchAnswer) -> list[HitRow]:
+def _hit_rows(answer: SearchAnswer) -> list[tuple[Hit, int, tuple[str, str], Badge]]:
+    """Each hit with its score in percent of the best score, the words and icon of its match type, and its badge."""
     best = max((hit.score for hit in answer.hits), default=0.0)
     return [
-        HitRow(
-            hit=hit,
-            percent=round(100 * hit.score / best) if best > 0 else 0,
-            match=MATCHES.get(hit.match_type, (hit.match_type, "search")),
-            badge=BADGES.get(hit.tool.get("embedding_status") or "none", BADGES["none"]),
+        (
+            hit,
+            round(100 * hit.score / best) if best > 0 else 0,
+            MATCHES.get(hit.match_type, (hit.match_type, "search")),
+            BADGES.get(hit.tool.get("embedding_status") or "none", BADGES["none"]),
         )
         for hit in answer.hits
     ]

@@ -25,7 +25,6 @@ from tools.imports.syncing.documents import IncomingDocument
 from tools.imports.syncing.jobs import APPLY
 from tools.models import Action, Layer, Source, SourceDocument, SourceKind, Sync, SyncChange, SyncState
 from tools.web.jobs.start import start_job
-from tools.web.jobs.state import JobRow
 from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, find_row, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
@@ -74,7 +73,7 @@ def sync_page(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
         "tab": tab,
         "rows": change_rows(list(page), choice.has) if is_list_of_changes else list(page),
         "is_open": found.state == SyncState.PLANNED and not (job and job.is_active),
-        "job": JobRow(job) if job else None,
+        "job": job,
         "newer": _newer(found) if found.state == SyncState.PLANNED else None,
         "overwritten": _overwritten(found.changes.all()),
         **_removals(found, counts[Action.REMOVE].total),

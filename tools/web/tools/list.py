@@ -49,15 +49,6 @@ class Chip:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveFilter:
-    """An active filter in words, and the URL without it."""
-
-    label: str
-    value: str
-    url: str
-
-
 @member_page("GET")
 def tool_list(request: TenantRequest) -> HttpResponse:
     """The list, or its `#results`."""
@@ -130,7 +121,8 @@ def _options(tools: QuerySet[Tool]) -> dict[str, list[str]]:
     return offered
 
 
-def _active_filters(filtered: ToolPageFilter, query: QueryDict) -> list[ActiveFilter]:
+def _active_filters(filtered: ToolPageFilter, query: QueryDict) -> list[tuple[str, str, str]]:
+    """The label and value of each active filter, and the URL without it."""
     shown = []
     for name, filter_ in filtered.filters.items():
         value = query.get(name)
@@ -138,7 +130,7 @@ def _active_filters(filtered: ToolPageFilter, query: QueryDict) -> list[ActiveFi
             continue
         choices = dict(filter_.extra.get("choices", ()))
         words = {"true": "yes", "false": "no"}.get(value, str(choices.get(value, value)))
-        shown.append(ActiveFilter(str(filter_.label), words, _url(query, **{name: None})))
+        shown.append((str(filter_.label), words, _url(query, **{name: None})))
     return shown
 
 
