@@ -14,7 +14,7 @@ from portal.tenancy.models import Role
 from tools.catalogue.embedding_jobs import REFRESH
 from tools.catalogue.tools import refresh_embeddings
 from tools.web.embeddings.state import Card, badge_of, card_context, card_of
-from tools.web.jobs.start import start_job
+from tools.web.jobs.views import start_job
 from tools.web.shell.access import TenantRequest, member_page, next_url
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages

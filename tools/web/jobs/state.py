@@ -32,7 +32,6 @@ STAGES = {
     "planned": "Plan created",
     "applying": "Applying the plan",
 }
-QUARTER = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +66,6 @@ class JobRow:
         seconds = self.job.duration_seconds
         # It is not known when a lost job stopped.
         return "" if seconds is None or self.job.effective_state == JobState.LOST else duration(seconds)
-
-    def quarter_since(self, before: int) -> str:
-        """The text for screen readers: the last quarter that was passed since `before` percent, or nothing."""
-        percent = self.job.progress.percent or 0
-        if percent // QUARTER <= before // QUARTER:
-            return ""
-        return f"{self.label}: {percent // QUARTER * QUARTER} % done."
 
 
 def idle_queues(names: set[str]) -> list[tuple[str, str]]:

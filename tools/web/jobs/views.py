@@ -1,8 +1,9 @@
-"""Jobs: the list, one of them while it runs, a new backfill with its dry run, and Cancel, Resume, Retry failed."""
+"""Jobs: the list, one of them while it runs, a new backfill with its dry run, and Cancel, Resume, Retry failed; and a job that a button of
+another page starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from django.contrib import messages
@@ -30,6 +31,7 @@ from tools.web.shell.lists import known_choices, list_query, list_url, page_of, 
 from tools.web.shell.polling import poll_count
 
 _MOST_IN_THE_PILL = 20
+_QUARTER = 25  # percent
 _SHOWN_ARGUMENTS = {
     "statuses": "Embeddings",
     "source": "Source",
@@ -132,13 +134,13 @@ def _as_words(value: object) -> str:
 
 
 def _spoken(request: TenantRequest, row: JobRow) -> str:
-    """The text for screen readers of this poll: a quarter that was passed, or the outcome."""
+    """The text for screen readers of this poll: the last quarter that was passed since the poll before, or the outcome."""
     if not row.job.is_active:
         return f"{row.job.title}: {row.badge.word.lower()}."
-    before = request.GET.get("p", "")
-    return row.quarter_since(
-        int(before) if before.isascii() and before.isdigit() and len(before) < 4 else 100
-    )
+    given = request.GET.get("p", "")
+    before = int(given) if given.isascii() and given.isdigit() and len(given) < 4 else 100
+    quarter = (row.job.progress.percent or 0) // _QUARTER
+    return f"{row.label}: {quarter * _QUARTER} % done." if quarter > before // _QUARTER else ""
 
 
 @member_page("GET POST", Role.OPERATOR)
@@ -211,3 +213,25 @@ def _act(request: TenantRequest, pk: UUID, change: Callable[[UUID], Job], done: 
         change(_find(pk).pk)
         messages.success(request, done)
     return _render(request, _find(pk)) if request.htmx else redirect("job", pk=pk)
+
+
+def start_job(
+    request: TenantRequest,
+    kind: str,
+    arguments: Mapping[str, object],
+    *,
+    running: str,
+    back: str,
+    started: Callable[[], None] = lambda: None,
+) -> HttpResponse:
+    """Starts the job, calls `started` and leads to the job's page. Leads to the job that runs already with the message
+    `running`, or `back` with the reason where the job is refused."""
+    with ErrorsAsMessages(request):
+        try:
+            job = services.start(kind, dict(arguments), by=actor(request))
+            started()
+        except AlreadyRunning as error:
+            messages.info(request, running)
+            job = error.job
+        return redirect("job", pk=job.pk)
+    return redirect(back)

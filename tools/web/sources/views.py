@@ -20,7 +20,7 @@ from tools.catalogue.errors import CatalogueError, StaleSettings
 from tools.imports.syncing.jobs import SYNC
 from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.history.state import last_author, settings_at, settings_history
-from tools.web.jobs.start import start_job
+from tools.web.jobs.views import start_job
 from tools.web.shell.access import TenantRequest, actor, find_row, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.conflict import merge_settings

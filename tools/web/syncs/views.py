@@ -24,7 +24,7 @@ from tools.imports.syncing.apply import are_too_many
 from tools.imports.syncing.documents import IncomingDocument
 from tools.imports.syncing.jobs import APPLY
 from tools.models import Action, Layer, Source, SourceDocument, SourceKind, Sync, SyncChange, SyncState
-from tools.web.jobs.start import start_job
+from tools.web.jobs.views import start_job
 from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, find_row, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import django_filters
 from django.db.models import Count, Exists, OuterRef, QuerySet
@@ -17,6 +18,9 @@ from tools.web.shell.access import TenantRequest, member_page
 from tools.web.shell.badges import Badge
 from tools.web.shell.lists import list_query, list_url, page_of, render_list
 from tools.web.tools.state import listed_tools
+
+_KEPT = ("embedding_status", "tag", "namespace", "sensitivity", "rows")
+"""Filters that stand in the address but have no field in the form of the filters."""
 
 
 class ToolPageFilter(ToolFilter):
@@ -64,6 +68,7 @@ def tool_list(request: TenantRequest) -> HttpResponse:
         "chips": _chips(tools, query),
         "active_filters": _active_filters(filtered, query),
         "waiting": [tool.pk for tool, badge in rows if badge.is_waiting],
+        "kept": {name: query[name] for name in _KEPT if name in query},
         "here": list_url(request.path, query),
         "refresh_matching": list_url(reverse("refresh-matching"), query),
     }
@@ -112,9 +117,13 @@ def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[Chip]:
     ]
 
 
-def _options(tools: QuerySet[Tool]) -> dict[str, list[str]]:
-    """The options of the select boxes: values that exist in this tenant."""
-    offered: dict[str, list[str]] = {"source": list(Source.objects.values_list("slug", flat=True))}
+def _options(tools: QuerySet[Tool]) -> dict[str, list[Any]]:
+    """The options of the select boxes: values that exist in this tenant, and pairs of a value and its word."""
+    offered: dict[str, list[Any]] = {
+        "source": list(Source.objects.values_list("slug", flat=True)),
+        "has_override": [("true", "Overridden"), ("false", "Not overridden")],
+        "active": [("no", "Inactive"), ("all", "Active and inactive")],
+    }
     for field in ("source_protocol", "category", "routing_domain"):
         values = tools.exclude(**{field: ""}).order_by(field).values_list(field, flat=True).distinct()
         offered[field] = list(values[:500])
