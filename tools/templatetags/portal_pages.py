@@ -49,7 +49,7 @@ def ago(moment: datetime | None) -> SafeString | str:
 
 
 @register.simple_tag(takes_context=True)
-def poll(context: dict[str, Any], url: str, **query: object) -> SafeString:
+def poll(context: dict[str, Any], url: str, **query: Any) -> SafeString:
     """The attributes of an element that replaces itself by the answer of `url` with `query`, at first often, then less."""
     count = poll_count(context["request"])
     return format_html(

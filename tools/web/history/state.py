@@ -49,7 +49,7 @@ def tool_history(pk: UUID, *, page: int = 1) -> tuple[list[EntryRow], bool]:
     return [entry_row(entry) for _, entry in found[(page - 1) * PAGE : page * PAGE]], len(found) > page * PAGE
 
 
-def settings_history(row: Source | McpServer, limit: int) -> list[EntryRow]:
+def settings_history(row: Source | McpServer, limit: int = 10) -> list[EntryRow]:
     """The newest `limit` entries of a source or a server, newest first."""
     # By number: the time of an event is that of its transaction's start, and the first entry is the row's state.
     entries = history.entries(type(row), limit, order=["-pgh_id"], pgh_obj_id=row.pk)

@@ -8,7 +8,7 @@ from difflib import unified_diff
 from uuid import uuid4
 
 from django.contrib import messages
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -84,12 +84,8 @@ def _matching(request: TenantRequest, given: QueryDict) -> tuple[list[OverrideSt
     if who := given.get("who"):
         found = found.filter(made_by=who)
     if field := known.get("field"):
-        is_any_parameter = field == _PARAMETERS
-        found = (
-            found.filter(field__startswith=PARAMETER_PREFIX)
-            if is_any_parameter
-            else found.filter(field=field)
-        )
+        which = Q(field__startswith=PARAMETER_PREFIX) if field == _PARAMETERS else Q(field=field)
+        found = found.filter(which)
     statuses = overrides.override_statuses(found)
     if given.get("conflicts"):
         statuses = [one for one in statuses if one.conflict]

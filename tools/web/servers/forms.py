@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.conf import settings
@@ -82,7 +82,8 @@ class ServerForm(SettingsForm):
         allowed, self.commands_error = _allowed_commands()
         if row and row.command_id and row.command_id not in allowed:
             allowed = [row.command_id, *allowed]
-        self.set_choices("command_id", [("", "None"), *((one, one) for one in allowed)])
+        commands = cast(forms.ChoiceField, self.fields["command_id"])
+        commands.choices = [("", "None"), *((one, one) for one in allowed)]
 
 
 def _allowed_commands() -> tuple[list[str], str]:

@@ -25,7 +25,6 @@ from tools.web.shell.confirm import confirm
 from tools.web.shell.conflict import merge_settings
 from tools.web.shell.errors import ErrorsAsMessages
 
-_MOST_SETTINGS = 10
 HEALTH = {
     Health.UNKNOWN: Badge("none", "Not tested yet", "question-circle", "Test asks it for its tools."),
     Health.HEALTHY: Badge("ready", "Healthy", "check-circle-fill", "It answered the last request."),
@@ -59,7 +58,7 @@ def _shown(server: Any) -> dict[str, object]:
         "server": server,
         "badge": HEALTH[Health(server.health)],
         "sources": server.sources.order_by("slug"),
-        "settings": settings_history(server, _MOST_SETTINGS),
+        "settings": settings_history(server),
     }
 
 

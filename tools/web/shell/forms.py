@@ -4,7 +4,7 @@ tools/catalogue/tools.py, whose refusals come back into the form by `add_refusal
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
@@ -56,7 +56,7 @@ class LineField(forms.CharField):
         return super().has_changed((initial or "").strip(), data)
 
 
-class LinesField(forms.CharField):
+class LinesField(forms.Field):
     """A list of texts, one per line."""
 
     widget = forms.Textarea
@@ -64,13 +64,6 @@ class LinesField(forms.CharField):
     def to_python(self, value: Any) -> Any:
         lines = value if isinstance(value, list) else unix_lines(value or "").split("\n")
         return [line.strip() for line in lines if line.strip()]
-
-    def validate(self, value: Any) -> None:
-        if self.required and not value:
-            raise forms.ValidationError(self.error_messages["required"], code="required")
-
-    def run_validators(self, value: Any) -> None:
-        """Runs none: the validators of CharField take one text."""
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list) else value
@@ -119,10 +112,6 @@ class PortalForm(forms.Form):
                 style = "form-control"
             widget.attrs["class"] = f"{widget.attrs.get('class', '')} {style}".strip()
 
-    def set_choices(self, name: str, choices: Iterable[tuple[str, str]]) -> None:
-        """Offers these choices in a field."""
-        cast(forms.ChoiceField, self.fields[name]).choices = list(choices)
-
     def set_rows(self, name: str, rows: QuerySet[Any]) -> None:
         """Offers these rows in a field. A form's class cannot: it is made before a tenant is known."""
         cast("forms.ModelChoiceField[Any]", self.fields[name]).queryset = rows
@@ -133,15 +122,6 @@ class PortalForm(forms.Form):
         for name, sentences in refused.items():
             for sentence in sentences:
                 self.add_error(name if name in self.fields else None, sentence)
-
-    def error_summary(self) -> Iterator[tuple[str, str, str]]:
-        """Yields (id of the input, label, text) of every error; id and label are empty for errors of the whole form."""
-        for name, sentences in self.errors.items():
-            for sentence in sentences:
-                if name in self.fields:
-                    yield self[name].auto_id, str(self[name].label), str(sentence)
-                else:
-                    yield "", "", str(sentence)
 
 
 class SettingsForm(PortalForm):

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.core.paginator import Paginator
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -25,13 +24,12 @@ from tools.web.shell.access import TenantRequest, actor, find_row, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.conflict import merge_settings
 from tools.web.shell.errors import ErrorsAsMessages
-from tools.web.shell.lists import PAGE_SIZES, known_choices, list_query, page_of, render_list
+from tools.web.shell.lists import known_choices, list_query, page_of, render_list
 from tools.web.sources.forms import SourceForm
 from tools.web.syncs.state import STATES
 from tools.web.tools.state import visible_tools
 
 _MOST_GONE = 50
-_MOST_SETTINGS = 10
 _CHOICES = {
     "kind": {str(kind.value): str(kind.label) for kind in SourceKind},
     "state": {"failing": "Failing", "planned": "Plan waiting", "scheduled": "Scheduled"},
@@ -127,13 +125,12 @@ def _render(
     given = list_query(request)
     restored = settings_at(source, given.get("restore", ""), SourceForm.names)
     gone = visible_tools(request).filter(source=source, endpoint__active=False).select_related("endpoint")
-    page = Paginator(_with_counts(source.syncs.all()), PAGE_SIZES[0]).get_page(given.get("page"))
+    page = page_of(_with_counts(source.syncs.all()), given)
     context = {
         "source": source,
         "form": form or SourceForm(row=source, shown=restored),
         "restored": bool(restored),
-        "settings": settings_history(source, _MOST_SETTINGS),
-        "restore": reverse("source", args=[source.pk]) if request.member.is_operator else "",
+        "settings": settings_history(source),
         "documents": list(source.documents.defer("content", "report").order_by("layer", "-fetched_at")[:100]),
         "gone": gone.only("name", "endpoint__key", "endpoint__updated_at").order_by(
             "-endpoint__updated_at", "pk"
