@@ -124,8 +124,7 @@ def _render(request: TenantRequest, job: Job) -> HttpResponse:
 def _sync_of(job: Job) -> Sync | None:
     """The sync that the job applies or has planned."""
     pk = job.args.get("sync") or job.cursor.get("sync")
-    found: Sync | None = Sync.objects.filter(pk=pk).defer("summary").first() if pk else None
-    return found
+    return Sync.objects.filter(pk=pk).defer("summary").first() if pk else None
 
 
 def _as_words(value: object) -> str:

@@ -69,10 +69,7 @@ def override_list(request: TenantRequest) -> HttpResponse:
 
 
 def _visible(request: TenantRequest) -> QuerySet[ManualOverride]:
-    found: QuerySet[ManualOverride] = ManualOverride.objects.filter(
-        tool__in=visible_tools(request), tool__endpoint__isnull=False
-    )
-    return found
+    return ManualOverride.objects.filter(tool__in=visible_tools(request), tool__endpoint__isnull=False)
 
 
 def _matching(request: TenantRequest, given: QueryDict) -> tuple[list[OverrideStatus], list[str]]:

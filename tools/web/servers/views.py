@@ -33,8 +33,7 @@ HEALTH = {
 
 
 def _servers() -> QuerySet[McpServer]:
-    found: QuerySet[McpServer] = McpServer.objects.annotate(source_count=Count("sources")).order_by("slug")
-    return found
+    return McpServer.objects.annotate(source_count=Count("sources")).order_by("slug")
 
 
 def _find(pk: UUID) -> Any:

@@ -40,7 +40,7 @@ def _sources() -> QuerySet[Any]:
     """Every source with its counts, its newest sync and document, and its waiting plan, in one query."""
     syncs = Sync.objects.filter(source=OuterRef("pk"))
     newest = SourceDocument.objects.filter(source=OuterRef("pk")).order_by("-fetched_at")
-    found: QuerySet[Any] = Source.objects.select_related("server").annotate(
+    return Source.objects.select_related("server").annotate(
         active_tools=Count("tools", filter=Q(tools__active=True)),
         inactive_tools=Count("tools", filter=Q(tools__active=False)),
         document_version=Subquery(newest.values("version")[:1]),
@@ -52,7 +52,6 @@ def _sources() -> QuerySet[Any]:
         ),
         waiting_sync=Subquery(syncs.filter(state=SyncState.PLANNED).order_by("-created_at").values("pk")[:1]),
     )
-    return found
 
 
 def _find(pk: UUID) -> Any:
@@ -62,10 +61,7 @@ def _find(pk: UUID) -> Any:
 def _with_counts(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
     """The syncs with the counts of their summaries, but without the summaries, which may be long."""
     counts = ("added", "changed", "moved", "removed", "conflicts")
-    found: QuerySet[Sync] = syncs.defer("summary").annotate(
-        **{name: F(f"summary__{name}") for name in counts}
-    )
-    return found
+    return syncs.defer("summary").annotate(**{name: F(f"summary__{name}") for name in counts})
 
 
 @member_page("GET")

@@ -85,8 +85,7 @@ class Choice:
         for action, on in self._on.items():
             exceptions = Q(pk__in=self._but[action])
             which |= Q(action=action) & (~exceptions if on else exceptions)
-        found: QuerySet[SyncChange] = self._sync.changes.filter(which)
-        return found
+        return self._sync.changes.filter(which)
 
     def mark(self) -> str:
         """A digest of the choice: the same for the same choice."""

@@ -116,20 +116,16 @@ def _ticked(counts: dict[str, Ticked]) -> dict[str, int]:
 
 
 def _job(sync: Sync) -> Job | None:
-    found: Job | None = (
-        Job.objects.with_effective_state().filter(pk=sync.job_id).first() if sync.job_id else None
-    )
-    return found
+    return Job.objects.with_effective_state().filter(pk=sync.job_id).first() if sync.job_id else None
 
 
 def _newer(sync: Sync) -> Sync | None:
     """A sync of the same source that was applied after this plan was made."""
-    found: Sync | None = (
+    return (
         Sync.objects.filter(source=sync.source_id, state=SyncState.APPLIED, ended_at__gt=sync.created_at)
         .defer("summary")
         .first()
     )
-    return found
 
 
 @member_page("POST", Role.OPERATOR)
