@@ -16,7 +16,7 @@ from tools.web.history.state import changes_of, restorable, tool_history
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
-from tools.web.shell.forms import posted_version
+from tools.web.shell.forms import number
 from tools.web.tools.state import find_tool
 
 
@@ -24,8 +24,7 @@ from tools.web.tools.state import find_tool
 def history_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Every change of the tool and of its overrides, newest first."""
     tool = find_tool(request, pk)
-    given = request.GET.get("page", "")
-    page = max(min(int(given), 1000) if given.isascii() and given.isdigit() and 0 < len(given) < 6 else 1, 1)
+    page = max(min(number(request.GET.get("page", "")), 1000), 1)
     entries, has_older = tool_history(tool.pk, page=page)
     context = {
         "tool": tool,
@@ -63,6 +62,7 @@ def restore_version(request: TenantRequest, pk: UUID, event: int) -> HttpRespons
             cancel=history,
         )
     with ErrorsAsMessages(request, "Nothing was restored. "):
-        update_tool(pk=pk, expected_version=posted_version(request), changes=changes, actor=actor(request))
+        version = number(request.POST.get("version", ""))  # 0, which no tool has, if it is missing
+        update_tool(pk=pk, expected_version=version, changes=changes, actor=actor(request))
         messages.success(request, "Restored. Embedding queued if its text changed.")
     return redirect(history)

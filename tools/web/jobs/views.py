@@ -27,6 +27,7 @@ from tools.web.jobs.state import JobRow, all_queues, idle_queues, queues_of
 from tools.web.shell.access import TenantRequest, actor, find_row, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
+from tools.web.shell.forms import number
 from tools.web.shell.lists import known_choices, list_query, list_url, page_of, render_list
 from tools.web.shell.polling import poll_count
 
@@ -124,7 +125,7 @@ def _render(request: TenantRequest, job: Job) -> HttpResponse:
 def _sync_of(job: Job) -> Sync | None:
     """The sync that the job applies or has planned."""
     pk = job.args.get("sync") or job.cursor.get("sync")
-    return Sync.objects.filter(pk=pk).defer("summary").first() if pk else None
+    return Sync.objects.filter(pk=pk).defer("summary").first()
 
 
 def _as_words(value: object) -> str:
@@ -135,8 +136,7 @@ def _spoken(request: TenantRequest, row: JobRow) -> str:
     """The text for screen readers of this poll: the last quarter that was passed since the poll before, or the outcome."""
     if not row.job.is_active:
         return f"{row.job.title}: {row.badge.word.lower()}."
-    given = request.GET.get("p", "")
-    before = int(given) if given.isascii() and given.isdigit() and len(given) < 4 else 100
+    before = number(request.GET.get("p", ""), otherwise=100)
     quarter = (row.job.progress.percent or 0) // _QUARTER
     return f"{row.label}: {quarter * _QUARTER} % done." if quarter > before // _QUARTER else ""
 

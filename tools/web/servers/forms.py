@@ -79,16 +79,12 @@ class ServerForm(SettingsForm):
             "One per line: Header-Name = ENVIRONMENT_VARIABLE_NAME. Names only, never a secret: the value is read from the "
             f"portal's environment when the server is asked. The variable's name begins with {settings.MCP_SECRET_PREFIX}."
         )
-        allowed, self.commands_error = _allowed_commands()
+        allowed, self.commands_error = [], ""
+        try:
+            allowed = sorted(allowed_commands())
+        except FetchError as error:  # of a broken list
+            self.commands_error = str(error)
         if row and row.command_id and row.command_id not in allowed:
             allowed = [row.command_id, *allowed]
         commands = cast(forms.ChoiceField, self.fields["command_id"])
         commands.choices = [("", "None"), *((one, one) for one in allowed)]
-
-
-def _allowed_commands() -> tuple[list[str], str]:
-    """The ids of the allow list, and the error of a broken list."""
-    try:
-        return sorted(allowed_commands()), ""
-    except FetchError as error:
-        return [], str(error)

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from django import forms
 from django.db.models import QuerySet
-from django.http import HttpRequest
 
 from portal.jobs.errors import InvalidArguments
 from tools.catalogue.errors import CatalogueError, Invalid
@@ -28,10 +27,9 @@ def chosen_ids(texts: Iterable[str]) -> list[UUID]:
     return found
 
 
-def posted_version(request: HttpRequest) -> int:
-    """The version of the row that the author of a form saw; 0, which no row has, if the form does not say."""
-    version = request.POST.get("version", "")
-    return int(version) if version.isascii() and version.isdigit() else 0
+def number(text: str, otherwise: int = 0) -> int:
+    """The number that a browser sent in digits, at most those of a bigint; `otherwise` for any other text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else otherwise
 
 
 class PlainTextField(forms.CharField):

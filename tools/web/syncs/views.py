@@ -62,7 +62,8 @@ def sync_page(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     page: Page[Any] = page_of(
         _changes(found, tab.name) if is_list_of_changes else found.summary[tab.name], query
     )
-    job = _job(found)
+    jobs = Job.objects.with_effective_state()
+    job = jobs.filter(pk=found.job_id).first() if found.job_id else None
     context = {
         "sync": found,
         "source": found.source,
@@ -113,10 +114,6 @@ def _ticked(counts: dict[str, Ticked]) -> dict[str, int]:
         "ticked": sum(count.ticked for count in counts.values()),
         "total": sum(count.total for count in counts.values()),
     }
-
-
-def _job(sync: Sync) -> Job | None:
-    return Job.objects.with_effective_state().filter(pk=sync.job_id).first() if sync.job_id else None
 
 
 def _newer(sync: Sync) -> Sync | None:

@@ -21,7 +21,7 @@ from tools.web.overrides.state import OverrideRow, overrides_of, undoable
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
-from tools.web.shell.forms import posted_version
+from tools.web.shell.forms import number
 from tools.web.tools.forms import FURTHER_FIELDS, MOST_PARAMETERS, NewToolForm, ToolForm, parameter_field
 from tools.web.tools.markdown import to_html
 from tools.web.tools.parameters import parameters_of
@@ -159,15 +159,11 @@ def new_tool(request: TenantRequest) -> HttpResponse:
 @member_page("POST", Role.OPERATOR)
 def set_active(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Activates or deactivates the tool; the form carries the version that its author saw."""
-    tool = find_tool(request, pk)
+    find_tool(request, pk)
     active = request.POST.get("active") == "yes"
     with ErrorsAsMessages(request):
-        update_tool(
-            pk=tool.pk,
-            expected_version=posted_version(request),
-            changes={"active": active},
-            actor=actor(request),
-        )
+        version = number(request.POST.get("version", ""))  # 0, which no tool has, if it is missing
+        update_tool(pk=pk, expected_version=version, changes={"active": active}, actor=actor(request))
         said = "Activated. Agents find this tool again."
         messages.success(request, said if active else "Deactivated. Agents no longer find this tool.")
     return redirect("tool", pk=pk)
