@@ -144,11 +144,8 @@ def _spoken(request: TenantRequest, row: JobRow) -> str:
 @member_page("GET POST", Role.OPERATOR)
 def new_job(request: TenantRequest) -> HttpResponse:
     """The form of a backfill. One button counts and stores nothing, the other one starts the job."""
-    if request.method == "GET":
-        given = {name: request.GET[name] for name in ("statuses", "source") if request.GET.get(name)}
-        context = {"form": BackfillForm(initial=given), "idle_queues": idle_queues(all_queues())}
-        return render(request, "jobs/new.html", context)
-    form = BackfillForm(request.POST)
+    given = {name: request.GET[name] for name in ("statuses", "source") if request.GET.get(name)}
+    form = BackfillForm(request.POST if request.method == "POST" else None, initial=given)
     estimate, other = None, None
     if form.is_valid():
         try:
@@ -168,7 +165,7 @@ def new_job(request: TenantRequest) -> HttpResponse:
         "other": other,
         "idle_queues": idle_queues(all_queues()),
     }
-    status = 409 if other else 422 if estimate is None else 200
+    status = 409 if other else 422 if form.is_bound and estimate is None else 200
     return render(request, "jobs/new.html", context, status=status)
 
 

@@ -48,15 +48,12 @@ def override_list(request: TenantRequest) -> HttpResponse:
     page = page_of(found, query)
     rows = ManualOverride.objects.select_related("tool__source").in_bulk([one.pk for one in page])
     authors = _visible(request).order_by("made_by").values_list("made_by", flat=True).distinct()
-    matching = query.copy()
-    matching.pop("page", None)
-    matching["all"] = "1"
     context = {
         "ignored": ignored,
         "is_filtered": any(query.get(name) for name in ("source", "field", "who", "conflicts")),
         "rows": [override_row(rows[one.pk], one) for one in page if one.pk in rows],
         "conflict_count": sum(one.conflict for one in found),
-        "matching": matching.urlencode(),
+        "matching": list_url("", query, all="1"),
         "here": list_url(request.path, query),
         "undoable": undoable(request),
         "options": {

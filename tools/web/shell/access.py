@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
@@ -62,8 +62,18 @@ def member_page(methods: str, role: str = Role.VIEWER, *, calls_external: bool =
         @require_http_methods(methods.split())
         @wraps(view)
         def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-            place = bulkhead() if calls_external and request.method == "POST" else nullcontext()
-            answer = _answer(view, cast(TenantRequest, request), role, place, *args, **kwargs)
+            asked = cast(TenantRequest, request)
+            holds_a_place = calls_external and request.method == "POST"
+            try:
+                answer = _refusal(asked, role)
+                if answer is None:
+                    with bulkhead() if holds_a_place else nullcontext():
+                        answer = view(asked, *args, **kwargs)
+            except TooBusy as error:
+                answer = busy(request, str(error))
+            except ObjectDoesNotExist:
+                # A second press of Delete waits for the first one, and then there is nothing left.
+                raise Http404("This no longer exists: somebody has deleted it.") from None
             patch_vary_headers(answer, ["HX-Request"])
             # Pages show a tenant's data: neither a proxy nor the browser's cache may keep them past the sign-out.
             patch_cache_control(answer, private=True, no_store=True)
@@ -75,14 +85,8 @@ def member_page(methods: str, role: str = Role.VIEWER, *, calls_external: bool =
     return decorate
 
 
-def _answer(
-    view: TenantView[P],
-    request: TenantRequest,
-    role: str,
-    place: AbstractContextManager[None],
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> HttpResponse:
+def _refusal(request: TenantRequest, role: str) -> HttpResponse | None:
+    """The answer to a visitor who may not see the page. Raises PermissionDenied for a member of a lower role."""
     if request.user.is_anonymous:
         return to_login(request)
     if not request.memberships:
@@ -91,14 +95,7 @@ def _answer(
         raise PermissionDenied(
             f"This requires the role {Role(role)}; you are {request.member.role} in {request.member.name}."
         )
-    try:
-        with place:
-            return view(request, *args, **kwargs)
-    except TooBusy as error:
-        return busy(request, str(error))
-    except ObjectDoesNotExist:
-        # A second press of Delete waits for the first one, and then there is nothing left.
-        raise Http404("This no longer exists: somebody has deleted it.") from None
+    return None
 
 
 def to_login(request: TenantRequest) -> HttpResponse:

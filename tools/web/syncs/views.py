@@ -155,14 +155,10 @@ def choose(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
 
 
 def _keep_ticks(posted: QueryDict, choice: Choice, sync: Sync) -> None:
-    shown = _ids(posted.getlist("shown"))
+    """Keeps the ticks of the posted page, which has at most a hundred rows."""
+    shown, ticked = (set(chosen_ids(posted.getlist(name)[: PAGE_SIZES[-1]])) for name in ("shown", "ticked"))
     if shown:
-        choice.tick(sync.changes.filter(pk__in=shown).defer("fields"), _ids(posted.getlist("ticked")))
-
-
-def _ids(texts: list[str]) -> set[UUID]:
-    """The texts that are UUIDs; a page has at most a hundred rows."""
-    return set(chosen_ids(texts[: PAGE_SIZES[-1]]))
+        choice.tick(sync.changes.filter(pk__in=shown).defer("fields"), ticked)
 
 
 @member_page("POST", Role.OPERATOR)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import django_filters
@@ -41,16 +40,6 @@ class ToolPageFilter(ToolFilter):
             queryset = queryset.filter(active=True)
         filtered: QuerySet[Tool] = super().filter_queryset(queryset)
         return filtered
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """A filter by embedding status with the number of tools that it would show; `url` sets or clears it."""
-
-    badge: Badge
-    count: int
-    chosen: bool
-    url: str
 
 
 @member_page("GET")
@@ -95,8 +84,9 @@ def _url(query: QueryDict, **changes: str | None) -> str:
     return list_url(reverse("tool-list"), query, **changes)
 
 
-def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[Chip]:
-    """How many of the tools that pass all other filters have each embedding status."""
+def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[tuple[Badge, int, bool, str]]:
+    """For each embedding status: its badge, how many of the tools that pass all other filters have it, whether it is chosen, and
+    the URL that sets or clears it."""
     others = query.copy()
     others.pop("embedding_status", None)
     found = ToolPageFilter(others, queryset=tools).qs.order_by()
@@ -106,11 +96,11 @@ def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[Chip]:
     }
     chosen = query.get("embedding_status")
     return [
-        Chip(
-            badge=badge,
-            count=counts.get(status, 0),
-            chosen=status == chosen,
-            url=_url(query, embedding_status=None if status == chosen else status),
+        (
+            badge,
+            counts.get(status, 0),
+            status == chosen,
+            _url(query, embedding_status=None if status == chosen else status),
         )
         for status, badge in BADGES.items()
         if status in EmbeddingStatus.values
