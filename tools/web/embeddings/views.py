@@ -58,7 +58,6 @@ def refresh_embedding(request: TenantRequest, pk: UUID) -> HttpResponse:
 
 @member_page("POST", Role.OPERATOR)
 def refresh_selected(request: TenantRequest) -> HttpResponse:
-    """Refresh Embedding for the selected rows of the list."""
     wanted = chosen_ids(request.POST.getlist("selected"))
     back = redirect(next_url(request, "/tools/"))
     if not wanted:

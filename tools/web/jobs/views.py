@@ -192,13 +192,11 @@ def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
 
 @member_page("POST", Role.OPERATOR)
 def resume_job(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Resumes a cancelled, lost or failed job."""
     return _act(request, pk, services.resume, "The job continues where it stopped.")
 
 
 @member_page("POST", Role.OPERATOR)
 def retry_job(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Retries the failed items of a job."""
     return _act(request, pk, services.retry_failed, "The failed items are retried.")
 
 

@@ -42,7 +42,6 @@ _FIELDS = {
 
 @member_page("GET")
 def override_list(request: TenantRequest) -> HttpResponse:
-    """The list, or its `#results`."""
     query = list_query(request)
     found, ignored = _matching(request, query)
     page = page_of(found, query)
@@ -198,7 +197,6 @@ def keep_overrides(request: TenantRequest) -> HttpResponse:
 
 @member_page("POST", Role.OPERATOR)
 def undo_reset(request: TenantRequest) -> HttpResponse:
-    """Undoes a reset."""
     given = chosen_ids([request.POST.get("reset", "")])
     with ErrorsAsMessages(request):
         done, changed = overrides.undo_reset(reset=given[0] if given else uuid4(), actor=actor(request))

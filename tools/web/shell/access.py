@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
@@ -41,16 +41,14 @@ TenantView = Callable[Concatenate[TenantRequest, P], HttpResponse]
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
-class _Decorator(Protocol):
-    def __call__(self, view: TenantView[P], /) -> View[P]: ...
-
-
 PAGE_SECONDS = 45.0
 """Seconds that a page may spend on calling an external server and on parsing a document together. Comparing and storing take
 the rest of the minute after which its worker is killed (portal/gunicorn.py)."""
 
 
-def member_page(methods: str, role: str = Role.VIEWER, *, calls_external: bool = False) -> _Decorator:
+def member_page(
+    methods: str, role: str = Role.VIEWER, *, calls_external: bool = False
+) -> Callable[[TenantView[P]], View[P]]:
     """Opens the view to these methods ("GET POST") of members of at least `role`. Anonymous visitors go to the login, users
     without a tenant get a 403.
 

@@ -66,7 +66,6 @@ def _with_counts(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
 
 @member_page("GET")
 def source_list(request: TenantRequest) -> HttpResponse:
-    """The list, or its `#results`."""
     query = list_query(request)
     known, ignored = known_choices(query, _CHOICES)
     page = page_of(_filtered(query.get("q", "").replace("\0", ""), known).order_by("slug"), query)
@@ -171,7 +170,6 @@ def _conflict(request: TenantRequest, source: Any, form: SourceForm) -> HttpResp
 
 @member_page("POST", Role.OPERATOR)
 def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Starts the job that reads a source again and plans its changes."""
     source = _find(pk)
     if not source.is_readable:
         messages.error(
@@ -205,7 +203,6 @@ def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpR
 
 @member_page("GET POST", Role.ADMIN)
 def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Deletes a source with its tools and documents, after a question that counts them."""
     source = _find(pk)
     tools = source.active_tools + source.inactive_tools
     if request.method != "POST":

@@ -239,7 +239,6 @@ def _problem(posted: QueryDict, choice: Choice, *, ticked: int, needs_consent: b
 
 @member_page("GET POST", Role.OPERATOR)
 def discard(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
-    """Ends a plan without applying it, after a question."""
     found = _find(pk, sync)
     if request.method != "POST":
         return confirm(

@@ -99,7 +99,6 @@ class ToolForm(PortalForm):
 
     @classmethod
     def initial_of(cls, tool: Tool) -> dict[str, Any]:
-        """The initial values of the form for a tool."""
         return cls.initial_from({name: getattr(tool, name) for name in {*cls.base_fields, "parameters"}})
 
     @classmethod
@@ -122,7 +121,6 @@ class ToolForm(PortalForm):
         return {**changed, "parameter_descriptions": texts} if texts else changed
 
     def parameter_fields(self) -> list[forms.BoundField]:
-        """The fields of the parameter descriptions."""
         return [self[name] for name in self.fields if name.startswith(PARAMETER_PREFIX)]
 
 

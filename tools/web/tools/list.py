@@ -44,7 +44,6 @@ class ToolPageFilter(ToolFilter):
 
 @member_page("GET")
 def tool_list(request: TenantRequest) -> HttpResponse:
-    """The list, or its `#results`."""
     query = list_query(request)
     tools = listed_tools(request)
     filtered = ToolPageFilter(query, queryset=tools)

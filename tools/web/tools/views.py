@@ -34,7 +34,6 @@ _MOST_EDITS = 2  # overrides without a conflict that are shown unfolded above th
 
 @member_page("GET")
 def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Overview."""
     tool = find_tool(request, pk)
     text = embedding_text.source_text(tool)
     edits = overrides_of(tool) if tool.endpoint else []
