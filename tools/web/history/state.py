@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Model
+from django.utils.text import capfirst
 
 from tools import fields
 from tools.catalogue import history
@@ -193,5 +194,4 @@ def _field_diff(old: object, new: object) -> list[Segment]:
 
 
 def _words(name: object) -> str:
-    text = str(name).replace("_", " ")
-    return text[:1].upper() + text[1:]
+    return capfirst(str(name).replace("_", " "))

@@ -29,7 +29,6 @@ def history_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     context = {
         "tool": tool,
         "badge": badge_of(tool),
-        "tab": "history",
         "entries": entries,
         "page": page,
         "has_older": has_older,

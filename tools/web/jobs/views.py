@@ -88,8 +88,7 @@ def job_list(request: TenantRequest) -> HttpResponse:
         "rows": rows,
         "has_active": any(row.job.is_active for row in rows),
         "idle_queues": idle_queues(all_queues()),
-        "kind_choices": choices["kind"].items(),
-        "state_choices": choices["state"].items(),
+        "choices": choices,
         "here": list_url(request.path, query),
     }
     return render_list(request, "jobs/list.html", query, page, context)

@@ -12,6 +12,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.text import capfirst
 
 from portal.tenancy.models import Role
 from tools import fields
@@ -124,7 +125,7 @@ def reset_overrides(request: TenantRequest) -> HttpResponse:
             if len(chosen) > 1:
                 what = f"{done:,} fields"
             remember_reset(request, reset, what, chosen)
-            messages.success(request, f"{what[:1].upper()}{what[1:]} reset to imported. Embedding queued.")
+            messages.success(request, f"{capfirst(what)} reset to imported. Embedding queued.")
         return redirect(back)
     return confirm(
         request,

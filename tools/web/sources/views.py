@@ -81,8 +81,7 @@ def source_list(request: TenantRequest) -> HttpResponse:
         "ignored": ignored,
         "filtered": [*text, *(_CHOICES[name][value] for name, value in known.items())],
         "rows": rows,
-        "kind_choices": _CHOICES["kind"].items(),
-        "state_choices": _CHOICES["state"].items(),
+        "choices": _CHOICES,
     }
     return render_list(request, "sources/list.html", query, page, context)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.text import capfirst
+
 from tools.imports.syncing.differences import SCHEMAS
 from tools.models import Action, SyncChange, SyncState, Tool
 from tools.web.overrides.state import label_of
@@ -74,8 +76,7 @@ class ChangeRow:
 def _field_row(field: str, before: object, after: Any, override: str) -> FieldRow:
     lines = after if field in SCHEMAS else []
     diff = [] if field in SCHEMAS else word_diff(as_text(before), as_text(after))
-    label = label_of(field)
-    return FieldRow(label[:1].upper() + label[1:], diff, lines, override)
+    return FieldRow(capfirst(label_of(field)), diff, lines, override)
 
 
 def change_rows(changes: list[SyncChange], has: Callable[[SyncChange], bool]) -> list[ChangeRow]:

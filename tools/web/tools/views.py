@@ -41,7 +41,6 @@ def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     context = {
         **card_context(card_of(tool)),
         "tool": tool,
-        "tab": "overview",
         "badge": badge_of(tool),
         "description": to_html(tool.description),
         "parameters": parameters_of(tool.parameters),
@@ -60,11 +59,10 @@ def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
 def edit_tool(request: TenantRequest, pk: UUID) -> HttpResponse:
     """The edit form. Answers 422 with the errors, or 409 with both versions; the form keeps what was typed."""
     tool = find_tool(request, pk)
-    if request.method == "GET":
-        return _form_page(
-            request, tool, ToolForm(initial=ToolForm.initial_of(tool), parameters=tool.parameters)
-        )
-    form = ToolForm(request.POST, initial=ToolForm.initial_of(tool), parameters=tool.parameters)
+    posted = request.POST if request.method == "POST" else None
+    form = ToolForm(posted, initial=ToolForm.initial_of(tool), parameters=tool.parameters)
+    if posted is None:
+        return _form_page(request, tool, form)
     if not form.is_valid():
         return _form_page(request, tool, form, status=422)
     version = form.cleaned_data["version"] or 0
@@ -115,7 +113,6 @@ def _form_page(
         "more_parameters": max(0, len(parameter_descriptions(tool.parameters)) - MOST_PARAMETERS),
         "more_open": bool(_MORE & (overridden.keys() | form.errors.keys())),
         "undoable": undoable(request, tool.pk),
-        "tab": "edit",
         **more,
     }
     return render(request, "tools/edit.html", context, status=status)
@@ -136,21 +133,19 @@ def _overridden(tool: Tool) -> dict[str, OverrideRow]:
 def new_tool(request: TenantRequest) -> HttpResponse:
     """A tool without a source."""
     defaults = {**ToolForm.initial_of(Tool()), "namespace": "public"}
-    form = NewToolForm(request.POST or None, initial=defaults)
-    status = 200
-    if request.method == "POST":
-        status = 422
-        if form.is_valid():
-            try:
-                tool = create_tool(actor=actor(request), **form.cleaned_data)
-            except Invalid as error:
-                form.add_refusals(error)
-            except CatalogueError as error:
-                form.add_error("tool_id", str(error))
-                status = 409
-            else:
-                messages.success(request, "Saved. Embedding queued.")
-                return redirect("tool", pk=tool.pk)
+    form = NewToolForm(request.POST if request.method == "POST" else None, initial=defaults)
+    status = 422 if form.is_bound else 200
+    if form.is_valid():
+        try:
+            tool = create_tool(actor=actor(request), **form.cleaned_data)
+        except Invalid as error:
+            form.add_refusals(error)
+        except CatalogueError as error:
+            form.add_error("tool_id", str(error))
+            status = 409
+        else:
+            messages.success(request, "Saved. Embedding queued.")
+            return redirect("tool", pk=tool.pk)
     context = {"form": form, "further_rows": [(form[name], None) for name in FURTHER_FIELDS]}
     return render(request, "tools/new.html", context, status=status)
 
