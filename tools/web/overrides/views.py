@@ -11,6 +11,7 @@ from django.contrib import messages
 from django.db.models import Q, QuerySet
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.template.defaultfilters import pluralize
 from django.urls import reverse
 from django.utils.text import capfirst
 
@@ -186,9 +187,9 @@ def keep_overrides(request: TenantRequest) -> HttpResponse:
     with ErrorsAsMessages(request):
         kept = overrides.keep_many(overrides=[one.pk for one in chosen], actor=actor(request))
         nothing = "Nothing to keep: no imported text has changed since."
-        plural = "s" if kept != 1 else ""
         messages.success(
-            request, f"Kept {kept:,} override{plural} over the newer imported text." if kept else nothing
+            request,
+            f"Kept {kept:,} override{pluralize(kept)} over the newer imported text." if kept else nothing,
         )
     return redirect(back)
 
@@ -202,8 +203,9 @@ def undo_reset(request: TenantRequest) -> HttpResponse:
     with ErrorsAsMessages(request):
         done, changed = overrides.undo_reset(reset=given[0] if given else uuid4(), actor=actor(request))
         left = f" {changed:,} tools have been changed since and were not restored." if changed else ""
-        plural = "s" if done != 1 else ""
-        messages.success(request, f"Undone: {done:,} override{plural} restored.{left} Embedding queued.")
+        messages.success(
+            request, f"Undone: {done:,} override{pluralize(done)} restored.{left} Embedding queued."
+        )
     request.session["resets"] = [one for one in undoable(request) if one["reset"] not in map(str, given)]
     return redirect(next_url(request, reverse("override-list")))
 

@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.template.defaultfilters import pluralize
 
 from portal.outbound.addresses import MAX_URL, validate_url
 from portal.outbound.errors import FetchError
@@ -145,7 +146,7 @@ class SourceForm(SettingsForm):
             for name in ("url", "schedule", "auto_apply"):
                 del self.fields[name]
         lost = (
-            f" The next sync would remove the overrides of {self.overridden:,} tool{'s' if self.overridden != 1 else ''}."
+            f" The next sync would remove the overrides of {self.overridden:,} tool{pluralize(self.overridden)}."
             if self.overridden
             else ""
         )

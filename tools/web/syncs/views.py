@@ -11,6 +11,7 @@ from django.core.paginator import Page
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.template.defaultfilters import pluralize
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect
 
@@ -196,10 +197,9 @@ def apply_sync(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
             back=here,
             started=choice.forget,
         )
-    plural = "s" if ticked["total"] != 1 else ""
     return confirm(
         request,
-        title=f"Apply {ticked['ticked']:,} of {ticked['total']:,} change{plural} to {found.source.slug}?",
+        title=f"Apply {ticked['ticked']:,} of {ticked['total']:,} change{pluralize(ticked['total'])} to {found.source.slug}?",
         problem=problem,
         details="syncs/apply.html",
         counts=[(ACTIONS[Action(action)], count) for action, count in counts.items() if count.ticked],
@@ -208,9 +208,7 @@ def apply_sync(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
         **ticked,
         **removals,
         hidden=[("choice", choice.mark())],
-        button=f"Apply {ticked['ticked']:,} change{'s' if ticked['ticked'] != 1 else ''}"
-        if ticked["ticked"]
-        else "",
+        button=f"Apply {ticked['ticked']:,} change{pluralize(ticked['ticked'])}" if ticked["ticked"] else "",
         dangerous=removals["needs_consent"],
         keep="Back to the plan",
         cancel=here,
