@@ -13,7 +13,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse
 
 from embeddings import slots
@@ -24,7 +24,7 @@ from portal.resilience import circuit_breaker
 from portal.resilience.circuit_breaker import OpenCircuit
 from portal.tenancy.models import Role
 from tools.web.jobs.state import idle_queues
-from tools.web.shell.access import TenantRequest, member_page
+from tools.web.shell.access import TenantRequest, member_page, render_part
 from tools.web.shell.confirm import confirm
 
 
@@ -42,9 +42,7 @@ def models_page(request: TenantRequest) -> HttpResponse:
         "may_switch": request.user.is_superuser,
         "is_changing": bool(second and second["missing"]) or bool(circuit_breaker.open_circuits()),
     }
-    return render(
-        request, "embeddings/models.html#models" if request.htmx else "embeddings/models.html", context
-    )
+    return render_part(request, "embeddings/models.html#models", context)
 
 
 def troubles_of(slot: Slot) -> list[OpenCircuit]:

@@ -13,9 +13,9 @@ from embeddings.backfill.kinds import MAX_IDS
 from portal.tenancy.models import Role
 from tools.catalogue.embedding_jobs import REFRESH
 from tools.catalogue.tools import refresh_embeddings
-from tools.web.embeddings.state import Card, badge_of, card_context, card_of
+from tools.web.embeddings.state import badge_of, card_context, card_of
 from tools.web.jobs.views import start_job
-from tools.web.shell.access import TenantRequest, member_page, next_url
+from tools.web.shell.access import TenantRequest, member_page, next_url, render_part
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.forms import chosen_ids
@@ -34,12 +34,7 @@ def embedding_card(request: TenantRequest, pk: UUID) -> HttpResponse:
     if request.htmx and poll_count(request) and not card.is_waiting:
         tell = messages.success if card.badge.status == "ready" else messages.warning
         tell(request, f"Embedding of {card.tool.name}: {card.badge.word.lower()}.")
-    return _render_card(request, card)
-
-
-def _render_card(request: TenantRequest, card: Card) -> HttpResponse:
-    template = "embeddings/card.html#card" if request.htmx else "embeddings/card.html"
-    return render(request, template, card_context(card))
+    return render_part(request, "embeddings/card.html#card", card_context(card))
 
 
 @member_page("POST", Role.OPERATOR)
@@ -53,7 +48,9 @@ def refresh_embedding(request: TenantRequest, pk: UUID) -> HttpResponse:
             messages.warning(
                 request, "Nothing was queued: the tool is inactive, has no text, or embedding is disabled."
             )
-    return _render_card(request, card_of(find_tool(request, pk))) if request.htmx else redirect("tool", pk=pk)
+    if not request.htmx:
+        return redirect("tool", pk=pk)
+    return render_part(request, "embeddings/card.html#card", card_context(card_of(find_tool(request, pk))))
 
 
 @member_page("POST", Role.OPERATOR)

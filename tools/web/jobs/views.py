@@ -24,7 +24,7 @@ from tools.models import Sync
 from tools.web.embeddings.state import open_passage_circuits
 from tools.web.jobs.forms import BackfillForm
 from tools.web.jobs.state import JobRow, all_queues, idle_queues, queues_of
-from tools.web.shell.access import TenantRequest, actor, find_row, member_page
+from tools.web.shell.access import TenantRequest, actor, find_row, member_page, render_part
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.forms import number
@@ -118,7 +118,7 @@ def _render(request: TenantRequest, job: Job) -> HttpResponse:
         "troubles": open_passage_circuits() if job.is_active else [],
         "spoken": _spoken(request, row) if poll_count(request) else "",
     }
-    return render(request, "jobs/detail.html#job" if request.htmx else "jobs/detail.html", context)
+    return render_part(request, "jobs/detail.html#job", context)
 
 
 def _sync_of(job: Job) -> Sync | None:

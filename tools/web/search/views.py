@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.http import HttpResponse
-from django.shortcuts import render
 
 from tools.search.query import Hit, SearchAnswer, SearchQuery
 from tools.search.service import search
 from tools.web.embeddings.state import BADGES
-from tools.web.shell.access import TenantRequest, member_page, rights_of
+from tools.web.shell.access import TenantRequest, member_page, render_part, rights_of
 from tools.web.shell.badges import Badge
 
 SIZES = (5, 10, 20, 50)
@@ -49,12 +48,7 @@ def search_page(request: TenantRequest) -> HttpResponse:
             "hits": _hit_rows(answer),
             "reasons": [REASONS.get(one, one) for one in answer.degraded],
         }
-    return render(
-        request,
-        "search/page.html#answer" if request.htmx else "search/page.html",
-        context,
-        status=422 if "error" in context else 200,
-    )
+    return render_part(request, "search/page.html#answer", context, 422 if "error" in context else 200)
 
 
 def _hit_rows(answer: SearchAnswer) -> list[tuple[Hit, int, tuple[str, str], Badge]]:

@@ -19,7 +19,7 @@ from tools.imports.fetching.mcp.connection import check_connection
 from tools.models import Health, McpServer
 from tools.web.history.state import last_author, settings_at, settings_history
 from tools.web.servers.forms import ServerForm
-from tools.web.shell.access import TenantRequest, actor, find_row, member_page
+from tools.web.shell.access import TenantRequest, actor, find_row, member_page, render_part
 from tools.web.shell.badges import Badge
 from tools.web.shell.confirm import confirm
 from tools.web.shell.conflict import merge_settings
@@ -119,8 +119,7 @@ def test_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     report = check_connection(server)
     with tenant_context(request.member.tenant_id):
         context = {**_shown(_find(pk)), "report": report}
-        name = "servers/detail.html#server" if request.htmx else "servers/detail.html"
-        return render(request, name, context)
+        return render_part(request, "servers/detail.html#server", context)
 
 
 @member_page("GET POST", Role.ADMIN)

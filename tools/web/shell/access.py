@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, cast
@@ -110,6 +110,13 @@ def find_row(rows: QuerySet[Row], what: str, **which: object) -> Row:
     if row is None:
         raise Http404(f"There is no such {what} here.")
     return row
+
+
+def render_part(
+    request: TenantRequest, part: str, context: Mapping[str, object], status: int = 200
+) -> HttpResponse:
+    """Renders a part of a page ("jobs/detail.html#job") for htmx, and the whole page for a browser."""
+    return render(request, part if request.htmx else part.partition("#")[0], context, status=status)
 
 
 def rights_of(request: TenantRequest) -> Rights:

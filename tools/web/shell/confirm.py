@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from django.http import HttpResponse
-from django.shortcuts import render
 
-from tools.web.shell.access import TenantRequest
+from tools.web.shell.access import TenantRequest, render_part
 
 
 def confirm(
@@ -25,5 +24,4 @@ def confirm(
         "cancel": cancel,
         "action": request.get_full_path(),
     }
-    template = "shell/confirm.html#question" if request.htmx else "shell/confirm.html"
-    return render(request, template, question, status=status)
+    return render_part(request, "shell/confirm.html#question", question, status)

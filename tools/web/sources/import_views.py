@@ -27,7 +27,7 @@ from tools.imports.syncing.documents import (
     read_url,
 )
 from tools.models import Source, SourceKind, Sync
-from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, member_page
+from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, member_page, render_part
 from tools.web.sources.forms import ImportForm
 
 
@@ -51,9 +51,8 @@ def import_page(request: TenantRequest) -> HttpResponse:
         except (DocumentRefused, FetchError, CatalogueError) as error:
             form.add_error(None, str(error))
     context = {"form": form, **(tested or {})}
-    name = "sources/import.html#report" if request.htmx else "sources/import.html"
     with tenant_context(request.member.tenant_id):
-        return render(request, name, context, status=422 if tested is None else 200)
+        return render_part(request, "sources/import.html#report", context, 422 if tested is None else 200)
 
 
 def _read(given: dict[str, Any], seconds: float) -> IncomingDocument:
