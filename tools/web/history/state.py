@@ -57,9 +57,7 @@ def settings_history(row: Source | McpServer, limit: int = 10) -> list[EntryRow]
     # By number: the time of an event is that of its transaction's start, and the first entry is the row's state.
     entries = history.entries(type(row), limit, order=["-pgh_id"], pgh_obj_id=row.pk)
     if isinstance(row, Source):
-        _name_servers(
-            [event for entry in entries for event in (entry.row, entry.before) if event is not None]
-        )
+        _name_servers(entries)
     return [entry_row(entry) for entry in entries]
 
 
@@ -68,8 +66,9 @@ def entry_row(entry: Entry) -> EntryRow:
     return _override_row(entry) if entry.model is ManualOverride else _model_row(entry)
 
 
-def _name_servers(rows: Iterable[Event]) -> None:
+def _name_servers(entries: Iterable[Entry]) -> None:
     """Replaces the ids of servers by their names, also of deleted servers."""
+    rows = [event for entry in entries for event in (entry.row, entry.before) if event is not None]
     ids = {row["server_id"] for row in rows} - {None}
     events = history.events(McpServer).filter(pgh_obj_id__in=ids).order_by("pgh_id")
     slugs = dict(events.values_list("pgh_obj_id", "slug"))

@@ -186,11 +186,8 @@ def keep_overrides(request: TenantRequest) -> HttpResponse:
         )
     with ErrorsAsMessages(request):
         kept = overrides.keep_many(overrides=[one.pk for one in chosen], actor=actor(request))
-        nothing = "Nothing to keep: no imported text has changed since."
-        messages.success(
-            request,
-            f"Kept {kept:,} override{pluralize(kept)} over the newer imported text." if kept else nothing,
-        )
+        said = f"Kept {kept:,} override{pluralize(kept)} over the newer imported text."
+        messages.success(request, said if kept else "Nothing to keep: no imported text has changed since.")
     return redirect(back)
 
 

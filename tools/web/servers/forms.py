@@ -30,11 +30,9 @@ class HeadersField(LinesField):
         return headers
 
     def prepare_value(self, value: Any) -> Any:
-        return (
-            "\n".join(f"{name} = {variable}" for name, variable in value.items())
-            if isinstance(value, dict)
-            else value
-        )
+        if isinstance(value, dict):
+            return "\n".join(f"{name} = {variable}" for name, variable in value.items())
+        return value
 
 
 class ServerForm(SettingsForm):

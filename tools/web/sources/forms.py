@@ -145,11 +145,7 @@ class SourceForm(SettingsForm):
         if row.kind == SourceKind.MANUAL:
             for name in ("url", "schedule", "auto_apply"):
                 del self.fields[name]
-        lost = (
-            f" The next sync would remove the overrides of {self.overridden:,} tool{pluralize(self.overridden)}."
-            if self.overridden
-            else ""
-        )
-        self.fields[
-            "sync_wins"
-        ].help_text = f"Off: syncs keep overrides and show both texts. On: syncs remove overrides.{lost}"
+        words = "Off: syncs keep overrides and show both texts. On: syncs remove overrides."
+        if self.overridden:
+            words += f" The next sync would remove the overrides of {self.overridden:,} tool{pluralize(self.overridden)}."
+        self.fields["sync_wins"].help_text = words

@@ -81,9 +81,6 @@ def _field_row(field: str, before: object, after: Any, override: str) -> FieldRo
 
 def change_rows(changes: list[SyncChange], has: Callable[[SyncChange], bool]) -> list[ChangeRow]:
     """The changes as rows; `has` tells whether a change is ticked."""
-    known = set(
-        Tool.objects.filter(pk__in=[one.tool_uuid for one in changes if one.tool_uuid]).values_list(
-            "pk", flat=True
-        )
-    )
+    pks = [one.tool_uuid for one in changes if one.tool_uuid]
+    known = set(Tool.objects.filter(pk__in=pks).values_list("pk", flat=True))
     return [ChangeRow(change, has(change), change.tool_uuid in known) for change in changes]

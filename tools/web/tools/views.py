@@ -82,10 +82,7 @@ def _tell_saved(request: TenantRequest, before: Tool, saved: Tool) -> None:
         messages.info(request, "Nothing was changed.")
     elif not saved.active:
         messages.success(request, "Saved. The tool is inactive, so it is not embedded.")
-    elif (
-        embedding_text.source_text(saved) == embedding_text.source_text(before)
-        and saved.active == before.active
-    ):
+    elif before.active and embedding_text.source_text(saved) == embedding_text.source_text(before):
         messages.success(request, "Saved. The embedded text is the same, so the vector is kept.")
     else:
         messages.success(request, "Saved. Embedding queued.")
