@@ -1,4 +1,6 @@
-"""Access to pages: `member_page` requires a sign-in, a tenant and a role, and sets the headers of every page's answer."""
+"""Access to pages: `member_page` requires a sign-in, a tenant and a role, and sets the headers of every page's answer; and what
+views ask of their request: who acts, which row, page or part.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,6 @@ P = ParamSpec("P")
 Row = TypeVar("Row", bound=Model)
 TenantView = Callable[Concatenate[TenantRequest, P], HttpResponse]
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
-
 
 PAGE_SECONDS = 45.0
 """Seconds that a page may spend on calling an external server and on parsing a document together. Comparing and storing take
