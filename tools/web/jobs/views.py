@@ -16,7 +16,7 @@ from portal.jobs import kinds, services
 from portal.jobs.errors import AlreadyRunning, InvalidArguments
 from portal.jobs.models import Job, JobState
 from portal.jobs.progress import duration
-from portal.tenancy.context import NoTenant
+from portal.tenancy.context import NoTenant, current_tenant
 from portal.tenancy.models import Role
 from tools.catalogue.embedding_jobs import BACKFILL, REFRESH
 from tools.imports.syncing.jobs import APPLY
@@ -57,9 +57,10 @@ def jobs_of_header(request: HttpRequest) -> dict[str, object]:
         if getattr(request, "member", None) is None or connection.needs_rollback:
             return []
         try:
-            return list(services.active().running_first()[:_MOST_IN_THE_PILL])
+            current_tenant()
         except NoTenant:
             return []
+        return list(services.active().running_first()[:_MOST_IN_THE_PILL])
 
     return {"jobs_of_header": found}
 
