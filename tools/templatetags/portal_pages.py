@@ -1,4 +1,4 @@
-"""Template tags of the portal's pages: icons, times, and the theme that the visitor chose."""
+"""Template tags of the portal's pages: icons, times, polls, and the theme that the visitor chose."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 from django import template
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
+from tools.web.shell.polling import poll_count, poll_seconds
 from tools.web.shell.session import THEMES
 
 register = template.Library()
@@ -43,6 +45,19 @@ def ago(moment: datetime | None) -> SafeString | str:
         moment.isoformat(),
         f"{moment:%Y-%m-%d %H:%M:%S}",
         words,
+    )
+
+
+@register.simple_tag(takes_context=True)
+def poll(context: dict[str, Any], url: str, **query: Any) -> SafeString:
+    """The attributes of an element that replaces itself by the answer of `url` with `query`, at first often, then less."""
+    count = poll_count(context["request"])
+    return format_html(
+        'data-poll hx-get="{}{}{}" hx-trigger="every {}s, poll-now" hx-target="this" hx-swap="outerHTML"',
+        url,
+        "&" if "?" in url else "?",
+        urlencode({"n": count + 1, **query}, doseq=True),
+        poll_seconds(count),
     )
 
 

@@ -7,79 +7,42 @@ the buttons.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods
 
 from embeddings import slots
 from embeddings.models import EmbeddingModel
-from embeddings.slots import Completeness, Slot, SlotError
+from embeddings.slots import Slot, SlotError
 from portal.jobs import heartbeats
 from portal.resilience import circuit_breaker
 from portal.resilience.circuit_breaker import OpenCircuit
 from portal.tenancy.models import Role
 from tools.web.jobs.state import idle_queues
-from tools.web.shell.access import TenantRequest, member_page
+from tools.web.shell.access import TenantRequest, member_page, render_part
 from tools.web.shell.confirm import confirm
-from tools.web.shell.polling import poll_count, poll_seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Second:
-    """The slot that does not serve. `served_before`: one can switch back to it."""
-
-    slot: Slot
-    served_before: bool
-    found: Completeness
-
-    @property
-    def missing(self) -> int:
-        """How many vectors are neither ready nor failed."""
-        return self.found.total - self.found.ready - self.found.failed
-
-    @property
-    def allowed(self) -> int:
-        """How many vectors may be missing or failed at the switch."""
-        return int(self.found.total * settings.EMBEDDING_SWITCH_MAX_MISSING)
-
-    @property
-    def allowed_percent(self) -> float:
-        return 100 * settings.EMBEDDING_SWITCH_MAX_MISSING
-
-    @property
-    def too_many(self) -> int:
-        """How many more must be ready before the switch."""
-        return self.found.total - self.found.ready - self.allowed
-
-
-@require_GET
-@member_page(Role.ADMIN)
+@member_page("GET", Role.ADMIN)
 def models_page(request: TenantRequest) -> HttpResponse:
     """The page, or its `#models` for a poll. Polling ends once nothing is missing."""
     kept = slots.all()
     second = _second(kept) if len(kept) > 1 else None
-    count = poll_count(request)
     context = {
         "serving": kept[0],
         "second": second,
         "serving_troubles": troubles_of(kept[0]),
         "second_troubles": troubles_of(kept[1]) if second else [],
-        "idle_queues": idle_queues({heartbeats.EMBEDDINGS}) if second and second.missing else [],
+        "idle_queues": idle_queues({heartbeats.EMBEDDINGS}) if second and second["missing"] else [],
         "may_switch": request.user.is_superuser,
-        "is_changing": bool(second and second.missing) or bool(circuit_breaker.open_circuits()),
-        "poll_seconds": poll_seconds(count),
-        "next_count": count + 1,
+        "is_changing": bool(second and second["missing"]) or bool(circuit_breaker.open_circuits()),
     }
-    return render(
-        request, "embeddings/models.html#models" if request.htmx else "embeddings/models.html", context
-    )
+    return render_part(request, "embeddings/models.html#models", context)
 
 
 def troubles_of(slot: Slot) -> list[OpenCircuit]:
@@ -87,12 +50,23 @@ def troubles_of(slot: Slot) -> list[OpenCircuit]:
     return [trouble for trouble in circuit_breaker.open_circuits() if trouble.name == slot.model]
 
 
-def _second(kept: list[Slot]) -> Second | None:
+def _second(kept: list[Slot]) -> dict[str, Any] | None:
+    """The slot that does not serve. `served_before`: one can switch back to it. Of its vectors, `missing` are neither ready nor
+    failed, `allowed` may be missing or failed at the switch, and `too_many` more must be ready before it."""
     found = slots.completeness()
     if found is None:
         return None
     since = dict(EmbeddingModel.objects.values_list("slot", "created_at"))
-    return Second(kept[1], since[kept[1].number] < since[kept[0].number], found)
+    allowed = int(found.total * settings.EMBEDDING_SWITCH_MAX_MISSING)
+    return {
+        "slot": kept[1],
+        "served_before": since[kept[1].number] < since[kept[0].number],
+        "found": found,
+        "missing": found.total - found.ready - found.failed,
+        "allowed": allowed,
+        "allowed_percent": 100 * settings.EMBEDDING_SWITCH_MAX_MISSING,
+        "too_many": found.total - found.ready - allowed,
+    }
 
 
 def _superuser(request: TenantRequest) -> None:
@@ -102,8 +76,7 @@ def _superuser(request: TenantRequest) -> None:
         )
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def switch_model(request: TenantRequest) -> HttpResponse:
     """Switches to the named model, after a question. A second press changes nothing."""
     _superuser(request)
@@ -117,19 +90,19 @@ def switch_model(request: TenantRequest) -> HttpResponse:
     if len(kept) < 2:
         return redirect("models")
     second = _second(kept)
-    back = bool(second and second.served_before)
-    return _ask(
+    back = bool(second and second["served_before"])
+    return confirm(
         request,
         title=f"{'Switch back' if back else 'Switch'} to {kept[1].model}?",
         effect=f"All searches of all tenants will use the vectors of {kept[1].model}. "
         f"Those of {kept[0].model} are kept up to date, so that you can switch back at any time.",
-        model=kept[1].model,
+        hidden=[("model", kept[1].model)],
+        cancel=reverse("models"),
         button=f"Switch to {kept[1].model}",
     )
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def drop_model(request: TenantRequest) -> HttpResponse:
     """Drops the model that does not serve, after a question. The workers delete its vectors."""
     _superuser(request)
@@ -138,12 +111,13 @@ def drop_model(request: TenantRequest) -> HttpResponse:
     kept = slots.all()
     if len(kept) < 2:
         return redirect("models")
-    return _ask(
+    return confirm(
         request,
         title=f"Drop {kept[1].model}?",
         effect=f"Its vectors are deleted in all tenants. {kept[0].model} keeps serving. Going back to "
         f"{kept[1].model} means embedding everything again.",
-        model=kept[1].model,
+        hidden=[("model", kept[1].model)],
+        cancel=reverse("models"),
         button=f"Drop {kept[1].model}",
         dangerous=True,
     )
@@ -158,7 +132,3 @@ def _carry_out(request: TenantRequest, change: Callable[[str], Slot], said: str)
     else:
         messages.success(request, f"{slot.model} {said}")
     return redirect("models")
-
-
-def _ask(request: TenantRequest, *, model: str, **question: Any) -> HttpResponse:
-    return confirm(request, hidden=[("model", model)], cancel=reverse("models"), **question)

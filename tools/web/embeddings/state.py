@@ -1,29 +1,19 @@
-"""The embedding of an entity as pages show it: the badge of a row, and the card with its state and next attempt (EMB-5).
-
-Any entity type has the same card: its model has `name`, `active` and `embeddings`, its page is the URL `<type>`, and its card
-and Refresh are `<type>-embedding` and `<type>-embedding-refresh`. No view.
-"""
+"""The embedding of a tool as pages show it: the badge of a row, and the card with its state and next attempt (EMB-5). No view."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol
-from uuid import UUID
 
 from django.conf import settings
-from django.urls import reverse
 from django.utils import timezone
 
 from embeddings import slots
 from embeddings.models import EmbeddingTask, EntityEmbedding, TaskStatus
-from embeddings.registry import EmbeddedEntity
 from portal.resilience import circuit_breaker
 from portal.resilience.circuit_breaker import OpenCircuit
-from tools.catalogue.embedding_text import ENTITY as TOOL
+from tools.catalogue.embedding_text import ENTITY
+from tools.models import Tool
 from tools.web.shell.badges import Badge
-from tools.web.shell.polling import poll_seconds
 
 BADGES = {
     badge.status: badge
@@ -41,48 +31,27 @@ BADGES = {
 }
 
 
-class _Embeddings(Protocol):
-    def all(self) -> Iterable[EntityEmbedding]: ...
-
-
-class Embedded(Protocol):
-    """A row of an embedded entity type."""
-
-    pk: UUID
-    name: str
-    active: bool
-
-    @property
-    def embeddings(self) -> _Embeddings: ...
-
-
-def embedding_of(row: Embedded) -> EntityEmbedding | None:
-    """The serving embedding of a row that was loaded `with_serving_embedding`."""
-    return next(iter(row.embeddings.all()), None)
-
-
-def badge_of(row: Embedded) -> Badge:
-    """The badge of a row that was loaded `with_serving_embedding`."""
-    if not row.active:
+def badge_of(tool: Tool) -> Badge:
+    """The badge of a tool that was loaded `with_serving_embedding`."""
+    if not tool.active:
         return BADGES["inactive"]
-    embedding = embedding_of(row)
+    embedding = _embedding_of(tool)
     return BADGES[embedding.status if embedding else "none"]
+
+
+def _embedding_of(tool: Tool) -> EntityEmbedding | None:
+    return next(iter(tool.embeddings.all()), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The embedding card of one entity. `phase` says what a waiting embedding waits for: queued, running, retrying or lost."""
+    """The embedding card of a tool. `phase` says what a waiting embedding waits for: queued, running, retrying or lost."""
 
-    entity_type: str
-    name: str
+    tool: Tool
     badge: Badge
     row: EntityEmbedding | None
     task: EmbeddingTask | None
     phase: str
-    max_attempts: int
-    page: str
-    url: str
-    refresh_url: str
 
     @property
     def is_refreshing(self) -> bool:
@@ -99,17 +68,9 @@ class Card:
         return self.badge.status not in {"blank", "disabled", "inactive"}
 
     @property
-    def is_current(self) -> bool:
-        return (
-            self.row is not None
-            and self.row.vector_hash is not None
-            and self.row.vector_hash == self.row.source_hash
-        )
-
-    @property
     def serves_old_vector(self) -> bool:
         """Whether there is a vector, but of an older text."""
-        return self.row is not None and self.row.vector_hash is not None and not self.is_current
+        return self.row is not None and self.row.vector_hash not in {None, self.row.source_hash}
 
     @property
     def error(self) -> str:
@@ -117,39 +78,22 @@ class Card:
         stored = self.row.error if self.row else ""
         return (self.task.last_error if self.task else "") or stored
 
-    @property
-    def queued_at(self) -> datetime | None:
-        """When the embedding was requested: until the first attempt, the task has been due since then."""
-        return self.task.next_attempt_at if self.task and self.phase == "queued" else None
 
-
-def card_of(row: Embedded, entity: EmbeddedEntity = TOOL) -> Card:
-    """The card of a row that was loaded `with_serving_embedding`; one query for its task."""
-    badge = badge_of(row)
+def card_of(tool: Tool) -> Card:
+    """The card of a tool that was loaded `with_serving_embedding`; one query for its task."""
+    badge = badge_of(tool)
     task = EmbeddingTask.objects.filter(
-        entity_type=entity.type, entity_id=row.pk, model=slots.serving().model
+        entity_type=ENTITY.type, entity_id=tool.pk, model=slots.serving().model
     ).first()
-    return Card(
-        entity_type=entity.type,
-        name=row.name,
-        badge=badge,
-        row=embedding_of(row),
-        task=task,
-        phase=_phase(badge, task),
-        max_attempts=settings.EMBEDDING_MAX_ATTEMPTS,
-        page=reverse(entity.type, args=[row.pk]),
-        url=reverse(f"{entity.type}-embedding", args=[row.pk]),
-        refresh_url=reverse(f"{entity.type}-embedding-refresh", args=[row.pk]),
-    )
+    return Card(tool, badge, _embedding_of(tool), task, _phase(badge, task))
 
 
-def card_context(card: Card, polls: int = 0) -> dict[str, object]:
-    """The context of templates/embeddings/card.html after this number of polls."""
+def card_context(card: Card) -> dict[str, object]:
+    """The context of templates/embeddings/card.html."""
     return {
         "card": card,
+        "max_attempts": settings.EMBEDDING_MAX_ATTEMPTS,
         "troubles": open_passage_circuits() if card.is_waiting else [],
-        "poll_seconds": poll_seconds(polls),
-        "next_count": polls + 1,
     }
 
 

@@ -8,45 +8,36 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from embeddings.backfill.kinds import MAX_IDS
 from portal.tenancy.models import Role
 from tools.catalogue.embedding_jobs import REFRESH
 from tools.catalogue.tools import refresh_embeddings
-from tools.web.embeddings.state import Card, badge_of, card_context, card_of
-from tools.web.jobs.start import start_job
-from tools.web.shell.access import TenantRequest, member_page, next_url
+from tools.web.embeddings.state import badge_of, card_context, card_of
+from tools.web.jobs.views import start_job
+from tools.web.shell.access import TenantRequest, member_page, next_url, render_part
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.forms import chosen_ids
 from tools.web.shell.lists import PAGE_SIZES, list_query, list_url
-from tools.web.shell.polling import poll_count, poll_seconds
+from tools.web.shell.polling import poll_count
 from tools.web.tools.list import ToolPageFilter
 from tools.web.tools.state import find_tool, listed_tools, visible_tools
 
 _MOST_BADGES = 100
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def embedding_card(request: TenantRequest, pk: UUID) -> HttpResponse:
     """The card alone: as a fragment, or as a small page for browsers without JavaScript."""
     card = card_of(find_tool(request, pk))
-    polls = poll_count(request)
-    if request.htmx and polls and not card.is_waiting:
+    if request.htmx and poll_count(request) and not card.is_waiting:
         tell = messages.success if card.badge.status == "ready" else messages.warning
-        tell(request, f"Embedding of {card.name}: {card.badge.word.lower()}.")
-    return _render_card(request, card, polls)
+        tell(request, f"Embedding of {card.tool.name}: {card.badge.word.lower()}.")
+    return render_part(request, "embeddings/card.html#card", card_context(card))
 
 
-def _render_card(request: TenantRequest, card: Card, polls: int = 0) -> HttpResponse:
-    template = "embeddings/card.html#card" if request.htmx else "embeddings/card.html"
-    return render(request, template, card_context(card, polls))
-
-
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def refresh_embedding(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Queues the tool's embedding again. A second press finds the same task."""
     find_tool(request, pk)
@@ -57,13 +48,13 @@ def refresh_embedding(request: TenantRequest, pk: UUID) -> HttpResponse:
             messages.warning(
                 request, "Nothing was queued: the tool is inactive, has no text, or embedding is disabled."
             )
-    return _render_card(request, card_of(find_tool(request, pk))) if request.htmx else redirect("tool", pk=pk)
+    if not request.htmx:
+        return redirect("tool", pk=pk)
+    return render_part(request, "embeddings/card.html#card", card_context(card_of(find_tool(request, pk))))
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def refresh_selected(request: TenantRequest) -> HttpResponse:
-    """Refresh Embedding for the selected rows of the list."""
     wanted = chosen_ids(request.POST.getlist("selected"))
     back = redirect(next_url(request, "/tools/"))
     if not wanted:
@@ -81,8 +72,7 @@ def refresh_selected(request: TenantRequest) -> HttpResponse:
     return back
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def refresh_matching(request: TenantRequest) -> HttpResponse:
     """Refresh Embedding for all tools that the list's filters leave, as a job, after a question that counts them."""
     query = list_query(request)
@@ -115,18 +105,14 @@ def _as_job(request: TenantRequest, pks: list[UUID]) -> HttpResponse:
     )
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def badges(request: TenantRequest) -> HttpResponse:
     """One poll for all waiting rows of a list: changed badges are swapped out of band, the others keep waiting."""
     ids = chosen_ids(request.GET.getlist("id"))[:_MOST_BADGES]
     tools = visible_tools(request).filter(pk__in=ids).only("pk", "active").with_serving_embedding()
     rows = [(tool, badge_of(tool)) for tool in tools]
-    count = poll_count(request)
     context = {
         "arrived": [(tool, badge) for tool, badge in rows if not badge.is_waiting],
         "waiting": [tool.pk for tool, badge in rows if badge.is_waiting],
-        "poll_seconds": poll_seconds(count),
-        "next_count": count + 1,
     }
     return render(request, "embeddings/badges.html", context)

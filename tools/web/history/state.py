@@ -8,6 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Model
+from django.utils.text import capfirst
+
 from tools import fields
 from tools.catalogue import history
 from tools.catalogue.history import Entry, Event
@@ -15,9 +18,9 @@ from tools.catalogue.parameter_descriptions import parameter_descriptions, with_
 from tools.models import ManualOverride, McpServer, Source, Tool
 from tools.web.overrides.state import label_of
 from tools.web.shell.diff import Segment, as_text, word_diff
+from tools.web.shell.forms import number
 
 PAGE = 25
-_EVENT_DIGITS = 18  # what a bigint holds
 _MOST_JSON = 4000  # characters of two objects whose difference is still worth reading
 # Fields that pages do not show as changes.
 _IGNORED = {"description_source"}
@@ -49,14 +52,12 @@ def tool_history(pk: UUID, *, page: int = 1) -> tuple[list[EntryRow], bool]:
     return [entry_row(entry) for _, entry in found[(page - 1) * PAGE : page * PAGE]], len(found) > page * PAGE
 
 
-def settings_history(row: Source | McpServer, limit: int) -> list[EntryRow]:
+def settings_history(row: Source | McpServer, limit: int = 10) -> list[EntryRow]:
     """The newest `limit` entries of a source or a server, newest first."""
     # By number: the time of an event is that of its transaction's start, and the first entry is the row's state.
     entries = history.entries(type(row), limit, order=["-pgh_id"], pgh_obj_id=row.pk)
     if isinstance(row, Source):
-        _name_servers(
-            [event for entry in entries for event in (entry.row, entry.before) if event is not None]
-        )
+        _name_servers(entries)
     return [entry_row(entry) for entry in entries]
 
 
@@ -65,8 +66,9 @@ def entry_row(entry: Entry) -> EntryRow:
     return _override_row(entry) if entry.model is ManualOverride else _model_row(entry)
 
 
-def _name_servers(rows: Iterable[Event]) -> None:
+def _name_servers(entries: Iterable[Entry]) -> None:
     """Replaces the ids of servers by their names, also of deleted servers."""
+    rows = [event for entry in entries for event in (entry.row, entry.before) if event is not None]
     ids = {row["server_id"] for row in rows} - {None}
     events = history.events(McpServer).filter(pgh_obj_id__in=ids).order_by("pgh_id")
     slugs = dict(events.values_list("pgh_obj_id", "slug"))
@@ -76,15 +78,18 @@ def _name_servers(rows: Iterable[Event]) -> None:
 
 def settings_at(row: Source | McpServer, event: str, names: Iterable[str]) -> dict[str, Any]:
     """The values of these fields after an event of this source or server; {} if there is no such event."""
-    if not event.isdecimal() or len(event) > _EVENT_DIGITS:
-        return {}
-    events = history.events(type(row)).filter(pgh_obj_id=row.pk, pgh_id=int(event))
-    found = events.exclude(pgh_label="delete").values().first()
+    found = _state_after(row, number(event))
     if found is None:
         return {}
     if "server_id" in found:
         found["server"] = McpServer.objects.filter(pk=found["server_id"]).first()
     return {name: found[name] for name in names}
+
+
+def _state_after(row: Model, event: int) -> Event | None:
+    """The columns of a row after an event of it; None if there is no such event, or it deleted the row."""
+    found = history.events(type(row)).filter(pgh_obj_id=row.pk, pgh_id=event)
+    return found.exclude(pgh_label="delete").values().first()
 
 
 def last_author(row: Source | McpServer) -> str:
@@ -96,13 +101,7 @@ def last_author(row: Source | McpServer) -> str:
 def restorable(tool: Tool, event: int) -> dict[str, Any] | None:
     """The changes with which update_tool restores the tool to its state after this event; None if there is no such event.
     `active` is never restored, nor are the schemas of an imported tool, which belong to its source."""
-    row = (
-        history.events(Tool)
-        .filter(pgh_obj_id=tool.pk, pgh_id=event)
-        .exclude(pgh_label="delete")
-        .values()
-        .first()
-    )
+    row = _state_after(tool, event)
     if row is None:
         return None
     kept = {"active", *(fields.SOURCE_OWNED if tool.endpoint_id else ())}
@@ -194,5 +193,4 @@ def _field_diff(old: object, new: object) -> list[Segment]:
 
 
 def _words(name: object) -> str:
-    text = str(name).replace("_", " ")
-    return text[:1].upper() + text[1:]
+    return capfirst(str(name).replace("_", " "))

@@ -8,7 +8,6 @@ from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods
 
 from portal.tenancy.models import Role
 from tools.catalogue.tools import update_tool
@@ -17,22 +16,19 @@ from tools.web.history.state import changes_of, restorable, tool_history
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
-from tools.web.shell.forms import posted_version
+from tools.web.shell.forms import number
 from tools.web.tools.state import find_tool
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def history_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Every change of the tool and of its overrides, newest first."""
     tool = find_tool(request, pk)
-    given = request.GET.get("page", "")
-    page = max(min(int(given), 1000) if given.isascii() and given.isdigit() and 0 < len(given) < 6 else 1, 1)
+    page = max(min(number(request.GET.get("page", "")), 1000), 1)
     entries, has_older = tool_history(tool.pk, page=page)
     context = {
         "tool": tool,
         "badge": badge_of(tool),
-        "tab": "history",
         "entries": entries,
         "page": page,
         "has_older": has_older,
@@ -41,8 +37,7 @@ def history_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     return render(request, "history/tool.html", context)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def restore_version(request: TenantRequest, pk: UUID, event: int) -> HttpResponse:
     """Sets a tool's fields to what they were after an event of its history, after a question that shows the changes."""
     tool = find_tool(request, pk)
@@ -66,6 +61,7 @@ def restore_version(request: TenantRequest, pk: UUID, event: int) -> HttpRespons
             cancel=history,
         )
     with ErrorsAsMessages(request, "Nothing was restored. "):
-        update_tool(pk=pk, expected_version=posted_version(request), changes=changes, actor=actor(request))
+        version = number(request.POST.get("version", ""))  # 0, which no tool has, if it is missing
+        update_tool(pk=pk, expected_version=version, changes=changes, actor=actor(request))
         messages.success(request, "Restored. Embedding queued if its text changed.")
     return redirect(history)

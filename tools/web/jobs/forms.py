@@ -20,6 +20,10 @@ SCOPES = (
 )
 
 
+def _sources() -> list[tuple[str, str]]:
+    return [("", "All tools"), *((slug, slug) for slug in Source.objects.values_list("slug", flat=True))]
+
+
 class BackfillForm(PortalForm):
     """Which tools a backfill embeds, and how fast."""
 
@@ -28,7 +32,7 @@ class BackfillForm(PortalForm):
         label="Which embeddings",
         help_text="Embeddings that are up to date are skipped and cost nothing.",
     )
-    source = forms.ChoiceField(required=False, label="Source")
+    source = forms.ChoiceField(choices=_sources, required=False, label="Source")
     rate = ToolBackfillArguments.form_field(
         "rate",
         label="At most (tools per second)",
@@ -40,11 +44,6 @@ class BackfillForm(PortalForm):
         label="Stop after (tools)",
         widget=forms.NumberInput(attrs={"placeholder": "all"}),
     )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        slugs = Source.objects.values_list("slug", flat=True)
-        self.set_choices("source", [("", "All tools"), *((slug, slug) for slug in slugs)])
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of the job, without the fields that were left empty."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.urls import reverse
-
 from portal.jobs import heartbeats, kinds
 from portal.jobs.models import Job, JobState
 from portal.jobs.progress import duration
@@ -34,15 +32,6 @@ STAGES = {
     "planned": "Plan created",
     "applying": "Applying the plan",
 }
-QUARTER = 25
-
-
-@dataclass(frozen=True, slots=True)
-class IdleQueue:
-    """A queue without a worker, and the command that starts one."""
-
-    name: str
-    command: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +62,16 @@ class JobRow:
         return f"{percent} % {self.label}"
 
     @property
-    def line(self) -> str:
-        """“1,240 of 5,000 · 3 failed · 2 skipped · 41/s · about 2 min left”, without unknown parts."""
-        return str(self.job.progress)
-
-    @property
     def took(self) -> str:
         seconds = self.job.duration_seconds
         # It is not known when a lost job stopped.
         return "" if seconds is None or self.job.effective_state == JobState.LOST else duration(seconds)
 
-    @property
-    def url(self) -> str:
-        return reverse("job", args=[self.job.pk])
 
-    def quarter_since(self, before: int) -> str:
-        """The text for screen readers: the last quarter that was passed since `before` percent, or nothing."""
-        percent = self.job.progress.percent or 0
-        if percent // QUARTER <= before // QUARTER:
-            return ""
-        return f"{self.label}: {percent // QUARTER * QUARTER} % done."
-
-
-def idle_queues(names: set[str]) -> list[IdleQueue]:
-    """Those of the queues that no live worker consumes."""
+def idle_queues(names: set[str]) -> list[tuple[str, str]]:
+    """Those of the queues that no live worker consumes, each with the command that starts one."""
     live = heartbeats.live_workers()
-    return [IdleQueue(name, heartbeats.COMMANDS[name]) for name in sorted(names) if not live.get(name)]
+    return [(name, heartbeats.COMMANDS[name]) for name in sorted(names) if not live.get(name)]
 
 
 def queues_of(job: Job) -> set[str]:

@@ -1,16 +1,16 @@
-"""Jobs: the list, one of them while it runs, a new backfill with its dry run, and Cancel, Resume, Retry failed."""
+"""Jobs: the list, one of them while it runs, a new backfill with its dry run, and Cancel, Resume, Retry failed; and a job that a button of
+another page starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from django.contrib import messages
 from django.db import connection
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from portal.jobs import kinds, services
 from portal.jobs.errors import AlreadyRunning, InvalidArguments
@@ -24,13 +24,15 @@ from tools.models import Sync
 from tools.web.embeddings.state import open_passage_circuits
 from tools.web.jobs.forms import BackfillForm
 from tools.web.jobs.state import JobRow, all_queues, idle_queues, queues_of
-from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.shell.access import TenantRequest, actor, find_row, member_page, render_part
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
+from tools.web.shell.forms import number
 from tools.web.shell.lists import known_choices, list_query, list_url, page_of, render_list
-from tools.web.shell.polling import poll_count, poll_seconds
+from tools.web.shell.polling import poll_count
 
 _MOST_IN_THE_PILL = 20
+_QUARTER = 25  # percent
 _SHOWN_ARGUMENTS = {
     "statuses": "Embeddings",
     "source": "Source",
@@ -63,20 +65,17 @@ def jobs_of_header(request: HttpRequest) -> dict[str, object]:
     return {"jobs_of_header": found}
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def job_pill(request: TenantRequest) -> HttpResponse:
     """The menu of the header's pill, which polls until no job is left."""
     jobs = list(services.active().running_first()[:_MOST_IN_THE_PILL])
     return render(request, "jobs/pill.html#body", {"jobs": jobs, "is_poll": True})
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def job_list(request: TenantRequest) -> HttpResponse:
     """The list, or its `#results` for a filter, a page or a poll."""
     query = list_query(request)
-    polls = poll_count(request)
     choices = {"kind": {kind.name: kind.label for kind in kinds.all_kinds()}, "state": dict(JobState.choices)}
     known, ignored = known_choices(query, choices)
     by = actor(request) if query.get("mine") else ""
@@ -90,23 +89,17 @@ def job_list(request: TenantRequest) -> HttpResponse:
         "rows": rows,
         "has_active": any(row.job.is_active for row in rows),
         "idle_queues": idle_queues(all_queues()),
-        "kind_choices": choices["kind"].items(),
-        "state_choices": choices["state"].items(),
-        "poll_url": list_url(request.path, query, n=str(polls + 1), page=query.get("page")),
-        "poll_seconds": poll_seconds(polls),
+        "choices": choices,
+        "here": list_url(request.path, query),
     }
     return render_list(request, "jobs/list.html", query, page, context)
 
 
 def _find(pk: UUID) -> Job:
-    try:
-        return services.find(pk)
-    except Job.DoesNotExist as error:
-        raise Http404("There is no such job here.") from error
+    return find_row(Job.objects.with_effective_state(), "job", pk=pk)
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def job_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     """One job. Its `#job` polls while the job is active."""
     return _render(request, _find(pk))
@@ -114,7 +107,6 @@ def job_page(request: TenantRequest, pk: UUID) -> HttpResponse:
 
 def _render(request: TenantRequest, job: Job) -> HttpResponse:
     row = JobRow(job)
-    count = poll_count(request)
     context = {
         "job": job,
         "row": row,
@@ -125,18 +117,15 @@ def _render(request: TenantRequest, job: Job) -> HttpResponse:
         "failures": services.failures_by_error(job.pk) if job.failed else [],
         "idle_queues": idle_queues(queues_of(job)) if job.is_active else [],
         "troubles": open_passage_circuits() if job.is_active else [],
-        "poll_seconds": poll_seconds(count),
-        "next_count": count + 1,
-        "spoken": _spoken(request, row) if count else "",
+        "spoken": _spoken(request, row) if poll_count(request) else "",
     }
-    return render(request, "jobs/detail.html#job" if request.htmx else "jobs/detail.html", context)
+    return render_part(request, "jobs/detail.html#job", context)
 
 
 def _sync_of(job: Job) -> Sync | None:
     """The sync that the job applies or has planned."""
     pk = job.args.get("sync") or job.cursor.get("sync")
-    found: Sync | None = Sync.objects.filter(pk=pk).defer("summary").first() if pk else None
-    return found
+    return Sync.objects.filter(pk=pk).defer("summary").first()
 
 
 def _as_words(value: object) -> str:
@@ -144,24 +133,19 @@ def _as_words(value: object) -> str:
 
 
 def _spoken(request: TenantRequest, row: JobRow) -> str:
-    """The text for screen readers of this poll: a quarter that was passed, or the outcome."""
+    """The text for screen readers of this poll: the last quarter that was passed since the poll before, or the outcome."""
     if not row.job.is_active:
         return f"{row.job.title}: {row.badge.word.lower()}."
-    before = request.GET.get("p", "")
-    return row.quarter_since(
-        int(before) if before.isascii() and before.isdigit() and len(before) < 4 else 100
-    )
+    before = number(request.GET.get("p", ""), otherwise=100)
+    quarter = (row.job.progress.percent or 0) // _QUARTER
+    return f"{row.label}: {quarter * _QUARTER} % done." if quarter > before // _QUARTER else ""
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def new_job(request: TenantRequest) -> HttpResponse:
     """The form of a backfill. One button counts and stores nothing, the other one starts the job."""
-    if request.method == "GET":
-        given = {name: request.GET[name] for name in ("statuses", "source") if request.GET.get(name)}
-        context = {"form": BackfillForm(initial=given), "idle_queues": idle_queues(all_queues())}
-        return render(request, "jobs/new.html", context)
-    form = BackfillForm(request.POST)
+    given = {name: request.GET[name] for name in ("statuses", "source") if request.GET.get(name)}
+    form = BackfillForm(request.POST if request.method == "POST" else None, initial=given)
     estimate, other = None, None
     if form.is_valid():
         try:
@@ -181,12 +165,11 @@ def new_job(request: TenantRequest) -> HttpResponse:
         "other": other,
         "idle_queues": idle_queues(all_queues()),
     }
-    status = 409 if other else 422 if estimate is None else 200
+    status = 409 if other else 422 if form.is_bound and estimate is None else 200
     return render(request, "jobs/new.html", context, status=status)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Stops a job after its current batch, after a question."""
     if request.method == "POST":
@@ -207,17 +190,13 @@ def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     )
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def resume_job(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Resumes a cancelled, lost or failed job."""
     return _act(request, pk, services.resume, "The job continues where it stopped.")
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def retry_job(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Retries the failed items of a job."""
     return _act(request, pk, services.retry_failed, "The failed items are retried.")
 
 
@@ -227,3 +206,25 @@ def _act(request: TenantRequest, pk: UUID, change: Callable[[UUID], Job], done: 
         change(_find(pk).pk)
         messages.success(request, done)
     return _render(request, _find(pk)) if request.htmx else redirect("job", pk=pk)
+
+
+def start_job(
+    request: TenantRequest,
+    kind: str,
+    arguments: Mapping[str, object],
+    *,
+    running: str,
+    back: str,
+    started: Callable[[], None] = lambda: None,
+) -> HttpResponse:
+    """Starts the job, calls `started` and leads to the job's page. Leads to the job that runs already with the message
+    `running`, or `back` with the reason where the job is refused."""
+    with ErrorsAsMessages(request):
+        try:
+            job = services.start(kind, dict(arguments), by=actor(request))
+            started()
+        except AlreadyRunning as error:
+            messages.info(request, running)
+            job = error.job
+        return redirect("job", pk=job.pk)
+    return redirect(back)

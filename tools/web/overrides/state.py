@@ -27,7 +27,6 @@ class OverrideRow:
     override: ManualOverride
     label: str
     imported: str
-    value: str
     diff: list[Segment]
     moved: list[Segment]
     conflict: bool
@@ -49,7 +48,6 @@ def override_row(override: ManualOverride, status: OverrideStatus) -> OverrideRo
         override=override,
         label=label_of(override.field),
         imported=imported,
-        value=value,
         diff=word_diff(imported, value),
         moved=word_diff(as_text(override.imported_value), imported) if status.conflict else [],
         conflict=status.conflict,

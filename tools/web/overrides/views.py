@@ -8,11 +8,12 @@ from difflib import unified_diff
 from uuid import uuid4
 
 from django.contrib import messages
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.template.defaultfilters import pluralize
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.utils.text import capfirst
 
 from portal.tenancy.models import Role
 from tools import fields
@@ -41,24 +42,19 @@ _FIELDS = {
 # --- The page ---------------------------------------------------------------------------------------------------------
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def override_list(request: TenantRequest) -> HttpResponse:
-    """The list, or its `#results`."""
     query = list_query(request)
     found, ignored = _matching(request, query)
     page = page_of(found, query)
     rows = ManualOverride.objects.select_related("tool__source").in_bulk([one.pk for one in page])
     authors = _visible(request).order_by("made_by").values_list("made_by", flat=True).distinct()
-    matching = query.copy()
-    matching.pop("page", None)
-    matching["all"] = "1"
     context = {
         "ignored": ignored,
         "is_filtered": any(query.get(name) for name in ("source", "field", "who", "conflicts")),
         "rows": [override_row(rows[one.pk], one) for one in page if one.pk in rows],
         "conflict_count": sum(one.conflict for one in found),
-        "matching": matching.urlencode(),
+        "matching": list_url("", query, all="1"),
         "here": list_url(request.path, query),
         "undoable": undoable(request),
         "options": {
@@ -71,10 +67,7 @@ def override_list(request: TenantRequest) -> HttpResponse:
 
 
 def _visible(request: TenantRequest) -> QuerySet[ManualOverride]:
-    found: QuerySet[ManualOverride] = ManualOverride.objects.filter(
-        tool__in=visible_tools(request), tool__endpoint__isnull=False
-    )
-    return found
+    return ManualOverride.objects.filter(tool__in=visible_tools(request), tool__endpoint__isnull=False)
 
 
 def _matching(request: TenantRequest, given: QueryDict) -> tuple[list[OverrideStatus], list[str]]:
@@ -86,12 +79,8 @@ def _matching(request: TenantRequest, given: QueryDict) -> tuple[list[OverrideSt
     if who := given.get("who"):
         found = found.filter(made_by=who)
     if field := known.get("field"):
-        is_any_parameter = field == _PARAMETERS
-        found = (
-            found.filter(field__startswith=PARAMETER_PREFIX)
-            if is_any_parameter
-            else found.filter(field=field)
-        )
+        which = Q(field__startswith=PARAMETER_PREFIX) if field == _PARAMETERS else Q(field=field)
+        found = found.filter(which)
     statuses = overrides.override_statuses(found)
     if given.get("conflicts"):
         statuses = [one for one in statuses if one.conflict]
@@ -117,8 +106,7 @@ def _seen(chosen: Iterable[OverrideStatus]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def reset_overrides(request: TenantRequest) -> HttpResponse:
     """Resets to the imported values, after a question that shows them; only if they are still those that it showed."""
     chosen = _chosen(request)
@@ -138,7 +126,7 @@ def reset_overrides(request: TenantRequest) -> HttpResponse:
             if len(chosen) > 1:
                 what = f"{done:,} fields"
             remember_reset(request, reset, what, chosen)
-            messages.success(request, f"{what[:1].upper()}{what[1:]} reset to imported. Embedding queued.")
+            messages.success(request, f"{capfirst(what)} reset to imported. Embedding queued.")
         return redirect(back)
     return confirm(
         request,
@@ -181,8 +169,7 @@ def _what(chosen: list[OverrideStatus]) -> str:
     return f"{len(chosen):,} fields"
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def keep_overrides(request: TenantRequest) -> HttpResponse:
     """Ends the conflict of overrides by keeping them; for all that match after a question."""
     chosen = [one for one in _chosen(request) if one.conflict]
@@ -199,27 +186,23 @@ def keep_overrides(request: TenantRequest) -> HttpResponse:
         )
     with ErrorsAsMessages(request):
         kept = overrides.keep_many(overrides=[one.pk for one in chosen], actor=actor(request))
-        nothing = "Nothing to keep: no imported text has changed since."
-        plural = "s" if kept != 1 else ""
-        messages.success(
-            request, f"Kept {kept:,} override{plural} over the newer imported text." if kept else nothing
-        )
+        said = f"Kept {kept:,} override{pluralize(kept)} over the newer imported text."
+        messages.success(request, said if kept else "Nothing to keep: no imported text has changed since.")
     return redirect(back)
 
 
 # --- Undo -------------------------------------------------------------------------------------------------------------
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def undo_reset(request: TenantRequest) -> HttpResponse:
-    """Undoes a reset."""
     given = chosen_ids([request.POST.get("reset", "")])
     with ErrorsAsMessages(request):
         done, changed = overrides.undo_reset(reset=given[0] if given else uuid4(), actor=actor(request))
         left = f" {changed:,} tools have been changed since and were not restored." if changed else ""
-        plural = "s" if done != 1 else ""
-        messages.success(request, f"Undone: {done:,} override{plural} restored.{left} Embedding queued.")
+        messages.success(
+            request, f"Undone: {done:,} override{pluralize(done)} restored.{left} Embedding queued."
+        )
     request.session["resets"] = [one for one in undoable(request) if one["reset"] not in map(str, given)]
     return redirect(next_url(request, reverse("override-list")))
 
@@ -227,8 +210,7 @@ def undo_reset(request: TenantRequest) -> HttpResponse:
 # --- Propose upstream -------------------------------------------------------------------------------------------------
 
 
-@require_http_methods(["GET", "POST"])
-@member_page()
+@member_page("GET POST")
 def override_patch(request: TenantRequest) -> HttpResponse:
     """The overrides as a unified diff against their sources, for the authors of the sources; `download` gives plain text.
     Also by POST, because a URL cannot hold many ids."""

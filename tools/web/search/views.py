@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from django.conf import settings
 from django.http import HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_GET
 
 from tools.search.query import Hit, SearchAnswer, SearchQuery
 from tools.search.service import search
 from tools.web.embeddings.state import BADGES
-from tools.web.shell.access import TenantRequest, member_page, rights_of
+from tools.web.shell.access import TenantRequest, member_page, render_part, rights_of
 from tools.web.shell.badges import Badge
 
 SIZES = (5, 10, 20, 50)
@@ -33,18 +29,7 @@ MATCHES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HitRow:
-    """A hit with its score in percent of the best score, the words and icon of its match type, and its badge."""
-
-    hit: Hit
-    percent: int
-    match: tuple[str, str]
-    badge: Badge
-
-
-@require_GET
-@member_page()
+@member_page("GET")
 def search_page(request: TenantRequest) -> HttpResponse:
     """The form with the answer to `?q=` below it, or its `#answer`."""
     text = " ".join(request.GET.get("q", "").replace("\x00", " ").split())
@@ -63,22 +48,18 @@ def search_page(request: TenantRequest) -> HttpResponse:
             "hits": _hit_rows(answer),
             "reasons": [REASONS.get(one, one) for one in answer.degraded],
         }
-    return render(
-        request,
-        "search/page.html#answer" if request.htmx else "search/page.html",
-        context,
-        status=422 if "error" in context else 200,
-    )
+    return render_part(request, "search/page.html#answer", context, 422 if "error" in context else 200)
 
 
-def _hit_rows(answer: SearchAnswer) -> list[HitRow]:
+def _hit_rows(answer: SearchAnswer) -> list[tuple[Hit, int, tuple[str, str], Badge]]:
+    """Each hit with its score in percent of the best score, the words and icon of its match type, and its badge."""
     best = max((hit.score for hit in answer.hits), default=0.0)
     return [
-        HitRow(
-            hit=hit,
-            percent=round(100 * hit.score / best) if best > 0 else 0,
-            match=MATCHES.get(hit.match_type, (hit.match_type, "search")),
-            badge=BADGES.get(hit.tool.get("embedding_status") or "none", BADGES["none"]),
+        (
+            hit,
+            round(100 * hit.score / best) if best > 0 else 0,
+            MATCHES.get(hit.match_type, (hit.match_type, "search")),
+            BADGES.get(hit.tool.get("embedding_status") or "none", BADGES["none"]),
         )
         for hit in answer.hits
     ]

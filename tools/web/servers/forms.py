@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from django import forms
 from django.conf import settings
@@ -11,7 +12,6 @@ from portal.outbound.addresses import MAX_URL
 from portal.outbound.errors import FetchError
 from tools.catalogue import servers
 from tools.catalogue.mcp_commands import allowed_commands
-from tools.models import McpServer
 from tools.web.shell.forms import LinesField, SettingsForm, SlugField
 
 
@@ -30,15 +30,15 @@ class HeadersField(LinesField):
         return headers
 
     def prepare_value(self, value: Any) -> Any:
-        return (
-            "\n".join(f"{name} = {variable}" for name, variable in value.items())
-            if isinstance(value, dict)
-            else value
-        )
+        if isinstance(value, dict):
+            return "\n".join(f"{name} = {variable}" for name, variable in value.items())
+        return value
 
 
 class ServerForm(SettingsForm):
     """The connection of an MCP server: a URL, or a command that the deployment allows."""
+
+    names = servers.EDITABLE_FIELDS
 
     slug = SlugField(
         label="Name",
@@ -69,29 +69,20 @@ class ServerForm(SettingsForm):
         ),
     )
 
-    def __init__(self, data: Any = None, *, server: Any = None, shown: dict[str, Any] | None = None) -> None:
-        """`shown` are values to show instead of the current ones."""
-        current = {**self.values_of(server), "seen": server.newest_event} if server else {}
-        super().__init__(data, initial={**current, **(shown or {})})
+    def __init__(self, data: Any = None, *, row: Any = None, shown: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data, row=row, shown=shown)
         example = f"Authorization = {settings.MCP_SECRET_PREFIX}BILLING"
         self.fields["headers"].widget.attrs["placeholder"] = example
         self.fields["headers"].help_text = (
             "One per line: Header-Name = ENVIRONMENT_VARIABLE_NAME. Names only, never a secret: the value is read from the "
             f"portal's environment when the server is asked. The variable's name begins with {settings.MCP_SECRET_PREFIX}."
         )
-        allowed, self.commands_error = _allowed_commands()
-        if server and server.command_id and server.command_id not in allowed:
-            allowed = [server.command_id, *allowed]
-        self.set_choices("command_id", [("", "None"), *((one, one) for one in allowed)])
-
-    @staticmethod
-    def values_of(server: McpServer) -> dict[str, Any]:
-        return {name: getattr(server, name) for name in servers.EDITABLE_FIELDS}
-
-
-def _allowed_commands() -> tuple[list[str], str]:
-    """The ids of the allow list, and the error of a broken list."""
-    try:
-        return sorted(allowed_commands()), ""
-    except FetchError as error:
-        return [], str(error)
+        allowed, self.commands_error = [], ""
+        try:
+            allowed = sorted(allowed_commands())
+        except FetchError as error:  # of a broken list
+            self.commands_error = str(error)
+        if row and row.command_id and row.command_id not in allowed:
+            allowed = [row.command_id, *allowed]
+        commands = cast(forms.ChoiceField, self.fields["command_id"])
+        commands.choices = [("", "None"), *((one, one) for one in allowed)]

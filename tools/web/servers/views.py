@@ -7,26 +7,24 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.db.models import Count, QuerySet
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue import history, servers
-from tools.catalogue.errors import CatalogueError, Invalid, StaleSettings
+from tools.catalogue.errors import CatalogueError, StaleSettings
 from tools.imports.fetching.mcp.connection import check_connection
 from tools.models import Health, McpServer
 from tools.web.history.state import last_author, settings_at, settings_history
 from tools.web.servers.forms import ServerForm
-from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.shell.access import TenantRequest, actor, find_row, member_page, render_part
 from tools.web.shell.badges import Badge
 from tools.web.shell.confirm import confirm
-from tools.web.shell.conflict import merge
+from tools.web.shell.conflict import merge_settings
 from tools.web.shell.errors import ErrorsAsMessages
 
-_MOST_SETTINGS = 10
 HEALTH = {
     Health.UNKNOWN: Badge("none", "Not tested yet", "question-circle", "Test asks it for its tools."),
     Health.HEALTHY: Badge("ready", "Healthy", "check-circle-fill", "It answered the last request."),
@@ -35,26 +33,21 @@ HEALTH = {
 
 
 def _servers() -> QuerySet[McpServer]:
-    found: QuerySet[McpServer] = McpServer.objects.annotate(source_count=Count("sources")).order_by("slug")
-    return found
+    return McpServer.objects.annotate(source_count=Count("sources")).order_by("slug")
 
 
 def _find(pk: UUID) -> Any:
-    server = _servers().annotate(newest_event=history.newest_event(McpServer)).filter(pk=pk).first()
-    if server is None:
-        raise Http404("There is no such MCP server here.")
-    return server
+    rows = _servers().annotate(newest_event=history.newest_event(McpServer))
+    return find_row(rows, "MCP server", pk=pk)
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def server_list(request: TenantRequest) -> HttpResponse:
     rows = [(server, HEALTH[Health(server.health)]) for server in _servers()]
     return render(request, "servers/list.html", {"rows": rows})
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def server_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     return render(request, "servers/detail.html", _shown(_find(pk)))
 
@@ -64,36 +57,34 @@ def _shown(server: Any) -> dict[str, object]:
         "server": server,
         "badge": HEALTH[Health(server.health)],
         "sources": server.sources.order_by("slug"),
-        "settings": settings_history(server, _MOST_SETTINGS),
+        "settings": settings_history(server),
     }
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def new_server(request: TenantRequest) -> HttpResponse:
     form = ServerForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
             server = servers.create_server(actor=actor(request), **form.changes())
         except CatalogueError as error:
-            _refuse(form, error)
+            form.add_refusals(error)
         else:
             messages.success(request, "Server saved. Test asks it for its tools.")
             return redirect("server", pk=server.pk)
     return render(request, "servers/edit.html", {"form": form}, status=422 if form.errors else 200)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Saves the form. Answers 422 with the errors, or 409 with the values that somebody else has saved since; the form keeps
     what was typed."""
     server = _find(pk)
     if request.method == "GET":
-        restored = settings_at(server, request.GET.get("restore", ""), servers.EDITABLE_FIELDS)
-        form = ServerForm(server=server, shown=restored)
+        restored = settings_at(server, request.GET.get("restore", ""), ServerForm.names)
+        form = ServerForm(row=server, shown=restored)
         return render(request, "servers/edit.html", {"form": form, "server": server})
-    form = ServerForm(request.POST, server=server)
+    form = ServerForm(request.POST, row=server)
     if form.is_valid():
         try:
             seen = form.cleaned_data["seen"]
@@ -101,7 +92,7 @@ def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
         except StaleSettings:
             return _conflict(request, _find(pk), form)
         except CatalogueError as error:
-            _refuse(form, error)
+            form.add_refusals(error)
         else:
             messages.success(request, "Server saved.")
             return redirect("server", pk=pk)
@@ -109,27 +100,18 @@ def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
 
 
 def _conflict(request: TenantRequest, server: Any, form: ServerForm) -> HttpResponse:
-    seen = settings_at(server, str(form.cleaned_data["seen"]), servers.EDITABLE_FIELDS)
-    merged = merge(ServerForm.values_of(server), seen or None, form)
+    merged = merge_settings(server, form)
     context = {
         "server": server,
         # Unbound, so that its fields show the merged values and `seen` is the newest event.
-        "form": ServerForm(server=server, shown=merged.values),
+        "form": ServerForm(row=server, shown=merged.values),
         "merge": merged,
         "stale": f"{last_author(server)} changed this server while you were editing it. Your changes have not been saved yet.",
     }
     return render(request, "servers/edit.html", context, status=409)
 
 
-def _refuse(form: ServerForm, error: CatalogueError) -> None:
-    if isinstance(error, Invalid):
-        form.add_refusals(error)
-    else:
-        form.add_error(None, str(error))
-
-
-@require_POST
-@member_page(Role.OPERATOR, calls_external=True)
+@member_page("POST", Role.OPERATOR, calls_external=True)
 def test_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Asks the server for its tools and reports the answer. Stores no tool."""
     with tenant_context(request.member.tenant_id):
@@ -137,12 +119,10 @@ def test_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     report = check_connection(server)
     with tenant_context(request.member.tenant_id):
         context = {**_shown(_find(pk)), "report": report}
-        name = "servers/detail.html#server" if request.htmx else "servers/detail.html"
-        return render(request, name, context)
+        return render_part(request, "servers/detail.html#server", context)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def delete_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Deletes a server that no source uses, after a question."""
     server = _find(pk)

@@ -1,18 +1,23 @@
-"""Access to pages: `member_page` requires a sign-in, a tenant and a role, and sets the headers of every page's answer."""
+"""Access to pages: `member_page` requires a sign-in, a tenant and a role, and sets the headers of every page's answer; and what
+views ask of their request: who acts, which row, page or part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
+from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
@@ -23,47 +28,51 @@ from portal.tenancy.rights import Rights
 from tools.web.shell.errors import busy
 
 
-class HtmxHttpRequest(HttpRequest):
-    """A request that has passed HtmxMiddleware."""
-
-    htmx: HtmxDetails
-
-
-class TenantRequest(HtmxHttpRequest):
+class TenantRequest(HttpRequest):
     """A request of a member of a tenant: what the views behind `member_page` get."""
 
+    htmx: HtmxDetails
     member: Member
     memberships: list[Member]
     user: User | AnonymousUser
 
 
 P = ParamSpec("P")
+Row = TypeVar("Row", bound=Model)
 TenantView = Callable[Concatenate[TenantRequest, P], HttpResponse]
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
-
-
-class _Decorator(Protocol):
-    def __call__(self, view: TenantView[P], /) -> View[P]: ...
-
 
 PAGE_SECONDS = 45.0
 """Seconds that a page may spend on calling an external server and on parsing a document together. Comparing and storing take
 the rest of the minute after which its worker is killed (portal/gunicorn.py)."""
 
 
-def member_page(role: str = Role.VIEWER, *, calls_external: bool = False) -> _Decorator:
-    """Opens the view to members of at least `role`. Anonymous visitors go to the login, users without a tenant get a 403.
+def member_page(
+    methods: str, role: str = Role.VIEWER, *, calls_external: bool = False
+) -> Callable[[TenantView[P]], View[P]]:
+    """Opens the view to these methods ("GET POST") of members of at least `role`. Anonymous visitors go to the login, users
+    without a tenant get a 403.
 
-    A view that `calls_external` runs in no transaction, and opens a tenant_context where it needs the database.
+    A view that `calls_external` runs in no transaction, and opens a tenant_context where it needs the database. Its POST holds
+    a place in the bulkhead, and answers 503 where there is none.
     """
 
     def decorate(view: TenantView[P]) -> View[P]:
-        post = in_bulkhead(view) if calls_external else view
-
+        @require_http_methods(methods.split())
         @wraps(view)
         def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-            chosen = post if request.method == "POST" else view
-            answer = _answer(chosen, cast(TenantRequest, request), role, *args, **kwargs)
+            asked = cast(TenantRequest, request)
+            holds_a_place = calls_external and request.method == "POST"
+            try:
+                answer = _refusal(asked, role)
+                if answer is None:
+                    with bulkhead() if holds_a_place else nullcontext():
+                        answer = view(asked, *args, **kwargs)
+            except TooBusy as error:
+                answer = busy(request, str(error))
+            except ObjectDoesNotExist:
+                # A second press of Delete waits for the first one, and then there is nothing left.
+                raise Http404("This no longer exists: somebody has deleted it.") from None
             patch_vary_headers(answer, ["HX-Request"])
             # Pages show a tenant's data: neither a proxy nor the browser's cache may keep them past the sign-out.
             patch_cache_control(answer, private=True, no_store=True)
@@ -75,23 +84,8 @@ def member_page(role: str = Role.VIEWER, *, calls_external: bool = False) -> _De
     return decorate
 
 
-def in_bulkhead(view: TenantView[P]) -> TenantView[P]:
-    """Runs the view while it holds a place in the bulkhead, and answers 503 where there is none."""
-
-    @wraps(view)
-    def holding_a_place(request: TenantRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-        try:
-            with bulkhead():
-                return view(request, *args, **kwargs)
-        except TooBusy as error:
-            return busy(request, str(error))
-
-    return holding_a_place
-
-
-def _answer(
-    view: TenantView[P], request: TenantRequest, role: str, *args: P.args, **kwargs: P.kwargs
-) -> HttpResponse:
+def _refusal(request: TenantRequest, role: str) -> HttpResponse | None:
+    """The answer to a visitor who may not see the page. Raises PermissionDenied for a member of a lower role."""
     if request.user.is_anonymous:
         return to_login(request)
     if not request.memberships:
@@ -100,11 +94,7 @@ def _answer(
         raise PermissionDenied(
             f"This requires the role {Role(role)}; you are {request.member.role} in {request.member.name}."
         )
-    try:
-        return view(request, *args, **kwargs)
-    except ObjectDoesNotExist:
-        # A second press of Delete waits for the first one, and then there is nothing left.
-        raise Http404("This no longer exists: somebody has deleted it.") from None
+    return None
 
 
 def to_login(request: TenantRequest) -> HttpResponse:
@@ -113,6 +103,21 @@ def to_login(request: TenantRequest) -> HttpResponse:
         return redirect_to_login(request.get_full_path())
     login = redirect_to_login(request.htmx.current_url_abs_path or "/")
     return HttpResponseClientRedirect(login.url)
+
+
+def find_row(rows: QuerySet[Row], what: str, **which: object) -> Row:
+    """The one of these rows that matches. Raises Http404 with a sentence for the visitor."""
+    row = rows.filter(**which).first()
+    if row is None:
+        raise Http404(f"There is no such {what} here.")
+    return row
+
+
+def render_part(
+    request: TenantRequest, part: str, context: Mapping[str, object], status: int = 200
+) -> HttpResponse:
+    """Renders a part of a page ("jobs/detail.html#job") for htmx, and the whole page for a browser."""
+    return render(request, part if request.htmx else part.partition("#")[0], context, status=status)
 
 
 def rights_of(request: TenantRequest) -> Rights:

@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from django.http import HttpResponse
-from django.shortcuts import render
 
-from tools.web.shell.access import TenantRequest
+from tools.web.shell.access import TenantRequest, render_part
 
 
 def confirm(
-    request: TenantRequest,
-    *,
-    title: str,
-    button: str,
-    cancel: str,
-    effect: str = "",
-    quote: str = "",
-    problem: str = "",
-    details: str = "",
-    hidden: Iterable[tuple[str, object]] = (),
-    keep: str = "Cancel",
-    dangerous: bool = False,
-    status: int = 200,
-    **context: object,
+    request: TenantRequest, *, title: str, button: str, cancel: str, status: int = 200, **context: object
 ) -> HttpResponse:
     """A question whose form posts to the address it was asked at.
 
-    `effect` is a sentence, `quote` a text shown as such, `problem` what was wrong with an earlier answer. `details` names a
-    template that is shown inside the form with `context`. `hidden` are the fields that come back with the answer. `cancel`
-    is the address of the link that is labelled `keep`. No `button`: there is nothing to agree to.
+    Of the context, `effect` is a sentence, `quote` a text shown as such, `problem` what was wrong with an earlier answer.
+    `details` names a template that is shown inside the form with the context. `hidden` are the fields that come back with the
+    answer, as pairs. `cancel` is the address of the link that is labelled `keep`. No `button`: there is nothing to agree to;
+    a `dangerous` one is red.
     """
     question = {
         **context,
         "title": title,
-        "effect": effect,
-        "quote": quote,
-        "problem": problem,
-        "details": details,
-        "hidden": hidden,
-        "action": request.get_full_path(),
         "button": button,
-        "dangerous": dangerous,
         "cancel": cancel,
-        "keep": keep,
+        "action": request.get_full_path(),
     }
-    template = "shell/confirm.html#question" if request.htmx else "shell/confirm.html"
-    return render(request, template, question, status=status)
+    return render_part(request, "shell/confirm.html#question", question, status)

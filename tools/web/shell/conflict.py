@@ -5,16 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from tools.web.history.state import settings_at
 from tools.web.shell.diff import Segment, as_text, word_diff
-from tools.web.shell.forms import PortalForm
+from tools.web.shell.forms import PortalForm, SettingsForm
 
 
 @dataclass(frozen=True, slots=True)
 class FieldConflict:
     """A field that differs: the saved text, the form's text, and the diff between them. `contested`: both changed it."""
 
-    name: str
     label: str
     theirs: str
     yours: str
@@ -24,12 +25,12 @@ class FieldConflict:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The merged `values` of the form, the fields that differ, those taken over from the saved version, and the texts of
-    parameters that no longer exist."""
+    """The merged `values` of the form, the fields that differ, the labels of those taken over from the saved version, and the
+    texts of parameters that no longer exist."""
 
     values: dict[str, object]
     differing: list[FieldConflict] = field(default_factory=list)
-    taken_over: list[FieldConflict] = field(default_factory=list)
+    taken_over: list[str] = field(default_factory=list)
     gone: dict[str, str] = field(default_factory=dict)
 
 
@@ -38,23 +39,20 @@ def merge(now: Mapping[str, object], seen: Mapping[str, object] | None, form: Po
     merged = Merge(values={**now})
     for name, yours in form.cleaned_data.items():
         # A parameter may have been added or removed since the author opened the form.
-        if name not in now or form[name].is_hidden:
+        if name not in now or form[name].is_hidden or yours == now[name]:
             continue
-        theirs = now[name]
-        untouched = seen is not None and yours == seen.get(name, theirs)
-        if yours == theirs:
+        label, theirs = str(form[name].label), now[name]
+        if seen is not None and yours == seen.get(name, theirs):
+            merged.taken_over.append(label)
             continue
-        if not untouched:
-            merged.values[name] = yours
-        entry = FieldConflict(
-            name=name,
-            label=str(form[name].label),
-            theirs=as_text(theirs),
-            yours=as_text(yours),
-            diff=word_diff(as_text(yours), as_text(theirs))
-            if untouched
-            else word_diff(as_text(theirs), as_text(yours)),
-            contested=seen is None or (not untouched and theirs != seen.get(name)),
-        )
-        (merged.taken_over if untouched else merged.differing).append(entry)
+        merged.values[name] = yours
+        before, after = as_text(theirs), as_text(yours)
+        contested = seen is None or theirs != seen.get(name)
+        merged.differing.append(FieldConflict(label, before, after, word_diff(before, after), contested))
     return merged
+
+
+def merge_settings(row: Any, form: SettingsForm) -> Merge:
+    """Merges a form of settings with those that somebody else has saved since."""
+    seen = settings_at(row, str(form.cleaned_data["seen"]), form.names)
+    return merge(form.values_of(row), seen or None, form)

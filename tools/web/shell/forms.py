@@ -4,16 +4,15 @@ tools/catalogue/tools.py, whose refusals come back into the form by `add_refusal
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from django import forms
 from django.db.models import QuerySet
-from django.http import HttpRequest
 
 from portal.jobs.errors import InvalidArguments
-from tools.catalogue.errors import Invalid
+from tools.catalogue.errors import CatalogueError, Invalid
 from tools.models.server import SLUG_PATTERN
 
 
@@ -28,10 +27,9 @@ def chosen_ids(texts: Iterable[str]) -> list[UUID]:
     return found
 
 
-def posted_version(request: HttpRequest) -> int:
-    """The version of the row that the author of a form saw; 0, which no row has, if the form does not say."""
-    version = request.POST.get("version", "")
-    return int(version) if version.isascii() and version.isdigit() else 0
+def number(text: str, otherwise: int = 0) -> int:
+    """The number that a browser sent in digits, at most those of a bigint; `otherwise` for any other text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else otherwise
 
 
 class PlainTextField(forms.CharField):
@@ -56,7 +54,7 @@ class LineField(forms.CharField):
         return super().has_changed((initial or "").strip(), data)
 
 
-class LinesField(forms.CharField):
+class LinesField(forms.Field):
     """A list of texts, one per line."""
 
     widget = forms.Textarea
@@ -64,13 +62,6 @@ class LinesField(forms.CharField):
     def to_python(self, value: Any) -> Any:
         lines = value if isinstance(value, list) else unix_lines(value or "").split("\n")
         return [line.strip() for line in lines if line.strip()]
-
-    def validate(self, value: Any) -> None:
-        if self.required and not value:
-            raise forms.ValidationError(self.error_messages["required"], code="required")
-
-    def run_validators(self, value: Any) -> None:
-        """Runs none: the validators of CharField take one text."""
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list) else value
@@ -119,34 +110,33 @@ class PortalForm(forms.Form):
                 style = "form-control"
             widget.attrs["class"] = f"{widget.attrs.get('class', '')} {style}".strip()
 
-    def set_choices(self, name: str, choices: Iterable[tuple[str, str]]) -> None:
-        """Offers these choices in a field."""
-        cast(forms.ChoiceField, self.fields[name]).choices = list(choices)
-
     def set_rows(self, name: str, rows: QuerySet[Any]) -> None:
         """Offers these rows in a field. A form's class cannot: it is made before a tenant is known."""
         cast("forms.ModelChoiceField[Any]", self.fields[name]).queryset = rows
 
-    def add_refusals(self, error: Invalid | InvalidArguments) -> None:
+    def add_refusals(self, error: CatalogueError | InvalidArguments) -> None:
         """Adds the errors of a service, each to its field if the form has it, else to the form."""
-        for name, sentences in error.errors.items():
+        refused = error.errors if isinstance(error, Invalid | InvalidArguments) else {"": [str(error)]}
+        for name, sentences in refused.items():
             for sentence in sentences:
                 self.add_error(name if name in self.fields else None, sentence)
 
-    def error_summary(self) -> Iterator[tuple[str, str, str]]:
-        """Yields (id of the input, label, text) of every error; id and label are empty for errors of the whole form."""
-        for name, sentences in self.errors.items():
-            for sentence in sentences:
-                if name in self.fields:
-                    yield self[name].auto_id, str(self[name].label), str(sentence)
-                else:
-                    yield "", "", str(sentence)
-
 
 class SettingsForm(PortalForm):
-    """The settings of a row. `seen` is the number of its newest event at the time the form was opened."""
+    """The settings of a source or a server. `seen` is the number of its newest event at the time the form was opened."""
+
+    names: ClassVar[Collection[str]]
 
     seen = forms.IntegerField(widget=forms.HiddenInput, required=False, min_value=0)
+
+    def __init__(self, data: Any = None, *, row: Any = None, shown: Mapping[str, Any] | None = None) -> None:
+        """`row` has its `newest_event`; None is a new one. `shown` are values to show instead of the current ones."""
+        current = {**self.values_of(row), "seen": row.newest_event} if row else {}
+        super().__init__(data, initial={**current, **(shown or {})})
+
+    @classmethod
+    def values_of(cls, row: Any) -> dict[str, Any]:
+        return {name: getattr(row, name) for name in cls.names}
 
     def changes(self) -> dict[str, Any]:
         return {name: self.cleaned_data[name] for name in self.changed_data if name != "seen"}

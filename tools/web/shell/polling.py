@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from django.http import HttpRequest
 
+from tools.web.shell.forms import number
+
 _QUICK, _STEADY = 15, 24
 
 
 def poll_count(request: HttpRequest) -> int:
     """The number of polls before this request; 0 for a page."""
-    given = request.GET.get("n", "")
-    return min(int(given), 10_000) if given.isascii() and given.isdigit() and len(given) < 6 else 0
+    return min(number(request.GET.get("n", "")), 10_000)
 
 
 def poll_seconds(count: int) -> int:

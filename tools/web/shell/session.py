@@ -9,7 +9,6 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from portal.tenancy.middleware import SESSION_KEY
-from portal.tenancy.models import Role
 from tools.web.shell.access import TenantRequest, member_page, next_url
 
 THEMES = ("system", "light", "dark")
@@ -36,8 +35,7 @@ def set_theme(request: HttpRequest) -> HttpResponse:
     return answer
 
 
-@require_POST
-@member_page(Role.VIEWER)
+@member_page("POST")
 def switch_tenant(request: TenantRequest) -> HttpResponse:
     """Switches the session to another tenant of the user. Leads to the list of tools: the current page may not exist there."""
     wanted = request.POST.get("tenant", "")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.template.defaultfilters import pluralize
 
 from portal.outbound.addresses import MAX_URL, validate_url
 from portal.outbound.errors import FetchError
 from tools.catalogue import sources
-from tools.models import DOCUMENT_KINDS, McpServer, Schedule, Source, SourceKind
+from tools.models import DOCUMENT_KINDS, McpServer, Schedule, SourceKind
 from tools.web.shell.forms import PlainTextField, PortalForm, SettingsForm, SlugField
 
 
@@ -98,7 +100,9 @@ class ImportForm(PortalForm):
 
 
 class SourceForm(SettingsForm):
-    """The settings of a source; it has only the fields that its kind uses."""
+    """The settings of a source; it has only the fields that its kind uses. `overridden` is the number of tools with overrides."""
+
+    names = sources.SETTINGS
 
     title = forms.CharField(
         max_length=300, required=False, help_text="If empty, the document's title is used."
@@ -130,31 +134,18 @@ class SourceForm(SettingsForm):
     )
     sync_wins = forms.BooleanField(required=False, label="Sync wins over edits")
 
-    def __init__(
-        self, data: Any = None, *, source: Any, overrides: int = 0, shown: dict[str, Any] | None = None
-    ) -> None:
-        """`overrides` is the number of overridden tools, which “sync wins” affects. `shown` are values to show instead of the
-        current ones."""
-        super().__init__(
-            data, initial={**self.values_of(source), "seen": source.newest_event, **(shown or {})}
-        )
-        self.fields["title"].widget.attrs["placeholder"] = source.document_title
-        if source.kind == SourceKind.MCP:
+    def __init__(self, data: Any = None, *, row: Any, shown: Mapping[str, Any] | None = None) -> None:
+        super().__init__(data, row=row, shown=shown)
+        self.overridden = row.tools.filter(overrides__isnull=False).distinct().count()
+        self.fields["title"].widget.attrs["placeholder"] = row.document_title
+        if row.kind == SourceKind.MCP:
             self.set_rows("server", McpServer.objects.all())
         else:
             del self.fields["server"]
-        if source.kind == SourceKind.MANUAL:
+        if row.kind == SourceKind.MANUAL:
             for name in ("url", "schedule", "auto_apply"):
                 del self.fields[name]
-        lost = (
-            f" The next sync would remove the overrides of {overrides:,} tool{'s' if overrides != 1 else ''}."
-            if overrides
-            else ""
-        )
-        self.fields[
-            "sync_wins"
-        ].help_text = f"Off: syncs keep overrides and show both texts. On: syncs remove overrides.{lost}"
-
-    @staticmethod
-    def values_of(source: Source) -> dict[str, Any]:
-        return {name: getattr(source, name) for name in sources.SETTINGS}
+        words = "Off: syncs keep overrides and show both texts. On: syncs remove overrides."
+        if self.overridden:
+            words += f" The next sync would remove the overrides of {self.overridden:,} tool{pluralize(self.overridden)}."
+        self.fields["sync_wins"].help_text = words

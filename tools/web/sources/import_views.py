@@ -9,7 +9,6 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect
 
 from portal.outbound.errors import FetchError
@@ -28,12 +27,11 @@ from tools.imports.syncing.documents import (
     read_url,
 )
 from tools.models import Source, SourceKind, Sync
-from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, member_page
+from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, member_page, render_part
 from tools.web.sources.forms import ImportForm
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR, calls_external=True)
+@member_page("GET POST", Role.OPERATOR, calls_external=True)
 def import_page(request: TenantRequest) -> HttpResponse:
     """The form with its two buttons. htmx swaps only `#report`, so that the form keeps a chosen file."""
     with tenant_context(request.member.tenant_id):
@@ -53,9 +51,8 @@ def import_page(request: TenantRequest) -> HttpResponse:
         except (DocumentRefused, FetchError, CatalogueError) as error:
             form.add_error(None, str(error))
     context = {"form": form, **(tested or {})}
-    name = "sources/import.html#report" if request.htmx else "sources/import.html"
     with tenant_context(request.member.tenant_id):
-        return render(request, name, context, status=422 if tested is None else 200)
+        return render_part(request, "sources/import.html#report", context, 422 if tested is None else 200)
 
 
 def _read(given: dict[str, Any], seconds: float) -> IncomingDocument:

@@ -8,31 +8,28 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.core.paginator import Paginator
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from portal.tenancy.models import Role
 from tools.catalogue import history, sources
-from tools.catalogue.errors import CatalogueError, Invalid, StaleSettings
+from tools.catalogue.errors import CatalogueError, StaleSettings
 from tools.imports.syncing.jobs import SYNC
 from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.history.state import last_author, settings_at, settings_history
-from tools.web.jobs.start import start_job
-from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.jobs.views import start_job
+from tools.web.shell.access import TenantRequest, actor, find_row, member_page
 from tools.web.shell.confirm import confirm
-from tools.web.shell.conflict import merge
+from tools.web.shell.conflict import merge_settings
 from tools.web.shell.errors import ErrorsAsMessages
-from tools.web.shell.lists import PAGE_SIZES, known_choices, list_query, page_of, render_list
+from tools.web.shell.lists import known_choices, list_query, page_of, render_list
 from tools.web.sources.forms import SourceForm
 from tools.web.syncs.state import STATES
 from tools.web.tools.state import visible_tools
 
 _MOST_GONE = 50
-_MOST_SETTINGS = 10
 _CHOICES = {
     "kind": {str(kind.value): str(kind.label) for kind in SourceKind},
     "state": {"failing": "Failing", "planned": "Plan waiting", "scheduled": "Scheduled"},
@@ -43,7 +40,7 @@ def _sources() -> QuerySet[Any]:
     """Every source with its counts, its newest sync and document, and its waiting plan, in one query."""
     syncs = Sync.objects.filter(source=OuterRef("pk"))
     newest = SourceDocument.objects.filter(source=OuterRef("pk")).order_by("-fetched_at")
-    found: QuerySet[Any] = Source.objects.select_related("server").annotate(
+    return Source.objects.select_related("server").annotate(
         active_tools=Count("tools", filter=Q(tools__active=True)),
         inactive_tools=Count("tools", filter=Q(tools__active=False)),
         document_version=Subquery(newest.values("version")[:1]),
@@ -55,29 +52,20 @@ def _sources() -> QuerySet[Any]:
         ),
         waiting_sync=Subquery(syncs.filter(state=SyncState.PLANNED).order_by("-created_at").values("pk")[:1]),
     )
-    return found
 
 
 def _find(pk: UUID) -> Any:
-    source = _sources().annotate(newest_event=history.newest_event(Source)).filter(pk=pk).first()
-    if source is None:
-        raise Http404("There is no such source here.")
-    return source
+    return find_row(_sources().annotate(newest_event=history.newest_event(Source)), "source", pk=pk)
 
 
 def _with_counts(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
     """The syncs with the counts of their summaries, but without the summaries, which may be long."""
     counts = ("added", "changed", "moved", "removed", "conflicts")
-    found: QuerySet[Sync] = syncs.defer("summary").annotate(
-        **{name: F(f"summary__{name}") for name in counts}
-    )
-    return found
+    return syncs.defer("summary").annotate(**{name: F(f"summary__{name}") for name in counts})
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def source_list(request: TenantRequest) -> HttpResponse:
-    """The list, or its `#results`."""
     query = list_query(request)
     known, ignored = known_choices(query, _CHOICES)
     page = page_of(_filtered(query.get("q", "").replace("\0", ""), known).order_by("slug"), query)
@@ -93,8 +81,7 @@ def source_list(request: TenantRequest) -> HttpResponse:
         "ignored": ignored,
         "filtered": [*text, *(_CHOICES[name][value] for name, value in known.items())],
         "rows": rows,
-        "kind_choices": _CHOICES["kind"].items(),
-        "state_choices": _CHOICES["state"].items(),
+        "choices": _CHOICES,
     }
     return render_list(request, "sources/list.html", query, page, context)
 
@@ -120,8 +107,7 @@ def _filtered(text: str, known: Mapping[str, str]) -> QuerySet[Any]:
     return found
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def source_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     """One source. `?page=` pages its syncs."""
     return _render(request, _find(pk))
@@ -131,18 +117,15 @@ def _render(
     request: TenantRequest, source: Any, form: SourceForm | None = None, *, status: int = 200, **more: object
 ) -> HttpResponse:
     given = list_query(request)
-    overrides = _overridden(source)
-    restored = settings_at(source, given.get("restore", ""), sources.SETTINGS)
+    restored = settings_at(source, given.get("restore", ""), SourceForm.names)
     gone = visible_tools(request).filter(source=source, endpoint__active=False).select_related("endpoint")
-    page = Paginator(_with_counts(source.syncs.all()), PAGE_SIZES[0]).get_page(given.get("page"))
+    page = page_of(_with_counts(source.syncs.all()), given)
     context = {
         "source": source,
-        "form": form or SourceForm(source=source, overrides=overrides, shown=restored),
+        "form": form or SourceForm(row=source, shown=restored),
         "restored": bool(restored),
-        "settings": settings_history(source, _MOST_SETTINGS),
-        "restore": reverse("source", args=[source.pk]) if request.member.is_operator else "",
+        "settings": settings_history(source),
         "documents": list(source.documents.defer("content", "report").order_by("layer", "-fetched_at")[:100]),
-        "overrides": overrides,
         "gone": gone.only("name", "endpoint__key", "endpoint__updated_at").order_by(
             "-endpoint__updated_at", "pk"
         )[:_MOST_GONE],
@@ -156,50 +139,36 @@ def _render(
     return render(request, name, context, status=status)
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def save_settings(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Saves the form. Answers 422 with the errors, or 409 with the values that somebody else has saved since; the form keeps
     what was typed."""
     source = _find(pk)
-    form = SourceForm(request.POST, source=source, overrides=_overridden(source))
-    if not form.is_valid():
-        return _render(request, source, form, status=422)
-    try:
-        sources.update_source(
-            pk=pk, actor=actor(request), expected_event=form.cleaned_data["seen"], **form.changes()
-        )
-    except StaleSettings:
-        return _conflict(request, _find(pk), form)
-    except Invalid as error:
-        form.add_refusals(error)
-        return _render(request, source, form, status=422)
-    except CatalogueError as error:
-        form.add_error(None, str(error))
-        return _render(request, source, form, status=422)
-    messages.success(request, "Settings saved.")
-    return redirect("source", pk=pk)
-
-
-def _overridden(source: Source) -> int:
-    """The number of its tools with overrides."""
-    count: int = source.tools.filter(overrides__isnull=False).distinct().count()
-    return count
+    form = SourceForm(request.POST, row=source)
+    if form.is_valid():
+        try:
+            seen = form.cleaned_data["seen"]
+            sources.update_source(pk=pk, actor=actor(request), expected_event=seen, **form.changes())
+        except StaleSettings:
+            return _conflict(request, _find(pk), form)
+        except CatalogueError as error:
+            form.add_refusals(error)
+        else:
+            messages.success(request, "Settings saved.")
+            return redirect("source", pk=pk)
+    return _render(request, source, form, status=422)
 
 
 def _conflict(request: TenantRequest, source: Any, form: SourceForm) -> HttpResponse:
-    seen = settings_at(source, str(form.cleaned_data["seen"]), sources.SETTINGS)
-    merged = merge(SourceForm.values_of(source), seen or None, form)
+    merged = merge_settings(source, form)
     # Unbound, so that its fields show the merged values and `seen` is the newest event.
-    again = SourceForm(source=source, overrides=_overridden(source), shown=merged.values)
+    again = SourceForm(row=source, shown=merged.values)
     stale = f"{last_author(source)} changed these settings while you were editing them. Your changes have not been saved yet."
     return _render(request, source, again, status=409, merge=merged, stale=stale)
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Starts the job that reads a source again and plans its changes."""
     source = _find(pk)
     if not source.is_readable:
         messages.error(
@@ -216,13 +185,10 @@ def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
     )
 
 
-@require_GET
-@member_page(Role.OPERATOR)
+@member_page("GET", Role.OPERATOR)
 def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpResponse:
     """Downloads the document, byte for byte. It is untrusted, so a browser must save it and never show it."""
-    found = SourceDocument.objects.filter(pk=document, source_id=pk).first()
-    if found is None:
-        raise Http404("There is no such document here.")
+    found = find_row(SourceDocument.objects.all(), "document", pk=document, source_id=pk)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", found.name.rsplit("/", 1)[-1])[-100:].strip("-.") or "document"
     return HttpResponse(
         bytes(found.content),
@@ -234,10 +200,8 @@ def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpR
     )
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Deletes a source with its tools and documents, after a question that counts them."""
     source = _find(pk)
     tools = source.active_tools + source.inactive_tools
     if request.method != "POST":

@@ -55,21 +55,17 @@ class Choice:
             for action in self._on
             if self._but[action] or not self._on[action]
         }
-        self._keep({**self._others(), str(self._sync.pk): kept} if kept else self._others())
+        self._store({str(self._sync.pk): kept} if kept else {})
 
     def forget(self) -> None:
-        self._keep(self._others())
+        self._store({})
 
-    def _others(self) -> dict[str, object]:
-        """The choices of the other waiting plans."""
-        others = {
-            pk: kept for pk, kept in self._session.get(self._key, {}).items() if pk != str(self._sync.pk)
-        }
-        waiting = Sync.objects.filter(pk__in=others, state=SyncState.PLANNED).values_list("pk", flat=True)
-        return {str(pk): others[str(pk)] for pk in waiting}
-
-    def _keep(self, choices: dict[str, object]) -> None:
-        if choices != self._session.get(self._key, {}):
+    def _store(self, mine: dict[str, object]) -> None:
+        """Stores this choice beside those of the other waiting plans."""
+        stored = self._session.get(self._key, {})
+        others = Sync.objects.filter(pk__in=stored.keys() - {str(self._sync.pk)}, state=SyncState.PLANNED)
+        choices = {str(pk): stored[str(pk)] for pk in others.values_list("pk", flat=True)} | mine
+        if choices != stored:
             self._session[self._key] = choices
 
     def counts(self) -> dict[str, Ticked]:
@@ -89,8 +85,7 @@ class Choice:
         for action, on in self._on.items():
             exceptions = Q(pk__in=self._but[action])
             which |= Q(action=action) & (~exceptions if on else exceptions)
-        found: QuerySet[SyncChange] = self._sync.changes.filter(which)
-        return found
+        return self._sync.changes.filter(which)
 
     def mark(self) -> str:
         """A digest of the choice: the same for the same choice."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.text import capfirst
+
 from tools.imports.syncing.differences import SCHEMAS
 from tools.models import Action, SyncChange, SyncState, Tool
 from tools.web.overrides.state import label_of
@@ -74,15 +76,11 @@ class ChangeRow:
 def _field_row(field: str, before: object, after: Any, override: str) -> FieldRow:
     lines = after if field in SCHEMAS else []
     diff = [] if field in SCHEMAS else word_diff(as_text(before), as_text(after))
-    label = label_of(field)
-    return FieldRow(label[:1].upper() + label[1:], diff, lines, override)
+    return FieldRow(capfirst(label_of(field)), diff, lines, override)
 
 
 def change_rows(changes: list[SyncChange], has: Callable[[SyncChange], bool]) -> list[ChangeRow]:
     """The changes as rows; `has` tells whether a change is ticked."""
-    known = set(
-        Tool.objects.filter(pk__in=[one.tool_uuid for one in changes if one.tool_uuid]).values_list(
-            "pk", flat=True
-        )
-    )
+    pks = [one.tool_uuid for one in changes if one.tool_uuid]
+    known = set(Tool.objects.filter(pk__in=pks).values_list("pk", flat=True))
     return [ChangeRow(change, has(change), change.tool_uuid in known) for change in changes]

@@ -11,8 +11,8 @@ from django.core.paginator import Page
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.template.defaultfilters import pluralize
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
 from portal.jobs.models import Job
@@ -25,9 +25,8 @@ from tools.imports.syncing.apply import are_too_many
 from tools.imports.syncing.documents import IncomingDocument
 from tools.imports.syncing.jobs import APPLY
 from tools.models import Action, Layer, Source, SourceDocument, SourceKind, Sync, SyncChange, SyncState
-from tools.web.jobs.start import start_job
-from tools.web.jobs.state import JobRow
-from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, member_page
+from tools.web.jobs.views import start_job
+from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, find_row, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.forms import chosen_ids
@@ -47,18 +46,14 @@ class Tab:
     count: int
 
 
-def find_sync(pk: UUID, sync: UUID) -> Sync:
-    found: Sync | None = Sync.objects.select_related("source").filter(pk=sync, source_id=pk).first()
-    if found is None:
-        raise Http404("There is no such sync here.")
-    return found
+def _find(pk: UUID, sync: UUID) -> Sync:
+    return find_row(Sync.objects.select_related("source"), "sync", pk=sync, source_id=pk)
 
 
-@require_GET
-@member_page(Role.OPERATOR)
+@member_page("GET", Role.OPERATOR)
 def sync_page(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """The plan or the finished sync, or its `#results`. It shows private tools too, hence the role."""
-    found = find_sync(pk, sync)
+    found = _find(pk, sync)
     query = list_query(request)
     choice = Choice(found, request.session)
     counts = choice.counts()
@@ -68,7 +63,8 @@ def sync_page(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     page: Page[Any] = page_of(
         _changes(found, tab.name) if is_list_of_changes else found.summary[tab.name], query
     )
-    job = _job(found)
+    jobs = Job.objects.with_effective_state()
+    job = jobs.filter(pk=found.job_id).first() if found.job_id else None
     context = {
         "sync": found,
         "source": found.source,
@@ -79,7 +75,7 @@ def sync_page(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
         "tab": tab,
         "rows": change_rows(list(page), choice.has) if is_list_of_changes else list(page),
         "is_open": found.state == SyncState.PLANNED and not (job and job.is_active),
-        "job": JobRow(job) if job else None,
+        "job": job,
         "newer": _newer(found) if found.state == SyncState.PLANNED else None,
         "overwritten": _overwritten(found.changes.all()),
         **_removals(found, counts[Action.REMOVE].total),
@@ -121,40 +117,29 @@ def _ticked(counts: dict[str, Ticked]) -> dict[str, int]:
     }
 
 
-def _job(sync: Sync) -> Job | None:
-    found: Job | None = (
-        Job.objects.with_effective_state().filter(pk=sync.job_id).first() if sync.job_id else None
-    )
-    return found
-
-
 def _newer(sync: Sync) -> Sync | None:
     """A sync of the same source that was applied after this plan was made."""
-    found: Sync | None = (
+    return (
         Sync.objects.filter(source=sync.source_id, state=SyncState.APPLIED, ended_at__gt=sync.created_at)
         .defer("summary")
         .first()
     )
-    return found
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def choose(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Stores the ticks of the current page or of a whole tab; htmx gets `#apply-bar` with the new count."""
-    found = find_sync(pk, sync)
+    found = _find(pk, sync)
     choice = Choice(found, request.session)
     _keep_ticks(request.POST, choice, found)
     every = request.POST.get("every", "")
     if every in ("ticked", "unticked"):
         tab = request.POST.get("show", "")
-        if tab in Action.values:
-            choice.tick_action(tab, ticked=every == "ticked")
-        elif tab == CONFLICTS:
+        if tab == CONFLICTS:
             conflicts = list(_changes(found, tab).defer("fields"))
             choice.tick(conflicts, {one.pk for one in conflicts} if every == "ticked" else ())
         else:
-            for action in Action.values:
+            for action in [tab] if tab in Action.values else Action.values:
                 choice.tick_action(action, ticked=every == "ticked")
     choice.save()
     if request.htmx:
@@ -166,94 +151,67 @@ def choose(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
             **counted,
         }
         return render(request, "syncs/apply_bar.html", context)
-    here = QueryDict(mutable=True)
-    here.update({name: request.POST[name] for name in ("show", "rows", "page") if request.POST.get(name)})
-    return redirect(f"{reverse('sync', args=[pk, sync])}?{here.urlencode()}")
+    here = {name: request.POST[name] for name in ("show", "rows", "page") if request.POST.get(name)}
+    return redirect(reverse("sync", args=[pk, sync], query=here))
 
 
 def _keep_ticks(posted: QueryDict, choice: Choice, sync: Sync) -> None:
-    shown = _ids(posted.getlist("shown"))
+    """Keeps the ticks of the posted page, which has at most a hundred rows."""
+    shown, ticked = (set(chosen_ids(posted.getlist(name)[: PAGE_SIZES[-1]])) for name in ("shown", "ticked"))
     if shown:
-        choice.tick(sync.changes.filter(pk__in=shown).defer("fields"), _ids(posted.getlist("ticked")))
+        choice.tick(sync.changes.filter(pk__in=shown).defer("fields"), ticked)
 
 
-def _ids(texts: list[str]) -> set[UUID]:
-    """The texts that are UUIDs; a page has at most a hundred rows."""
-    return set(chosen_ids(texts[: PAGE_SIZES[-1]]))
-
-
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def apply_sync(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Asks with the counts of what will change, then starts the job that applies it."""
-    found = find_sync(pk, sync)
+    found, here = _find(pk, sync), reverse("sync", args=[pk, sync])
     if found.state != SyncState.PLANNED:
         messages.error(
             request,
             f"This sync has already ended ({found.get_state_display().lower()}); nothing was applied.",
         )
-        here = reverse("sync", args=[pk, sync])
         return HttpResponseClientRedirect(here) if request.htmx else redirect(here)
     choice = Choice(found, request.session)
     _keep_ticks(request.POST, choice, found)
     choice.save()
     counts = choice.counts()
-    ticked = _ticked(counts)
-    removals = _removals(found, counts[Action.REMOVE].ticked)
-    is_confirmed = "confirm_removals" in request.POST
-    is_agreed = request.POST.get("choice") == choice.mark()
-    if not is_agreed or not ticked["ticked"] or (removals["needs_consent"] and not is_confirmed):
-        problem = _problem(request.POST, ticked["ticked"], is_agreed=is_agreed)
-        return _ask_to_apply(request, found, choice, problem=problem, **removals, **ticked)
-    is_everything = ticked["ticked"] == ticked["total"]
-    arguments = {
-        "sync": str(found.pk),
-        "changes": None
-        if is_everything
-        else [str(pk) for pk in choice.ticked().values_list("pk", flat=True)],
-        "confirm_removals": is_confirmed,
-    }
-    return start_job(
-        request,
-        APPLY,
-        arguments,
-        running="This sync is already being applied.",
-        back=reverse("sync", args=[pk, sync]),
-        started=choice.forget,
+    ticked, removals = _ticked(counts), _removals(found, counts[Action.REMOVE].ticked)
+    problem = _problem(
+        request.POST, choice, ticked=ticked["ticked"], needs_consent=bool(removals["needs_consent"])
     )
-
-
-def _ask_to_apply(
-    request: TenantRequest,
-    sync: Sync,
-    choice: Choice,
-    *,
-    problem: str,
-    ticked: int,
-    total: int,
-    **removals: int,
-) -> HttpResponse:
-    plural = "s" if total != 1 else ""
+    if problem is None:
+        is_everything = ticked["ticked"] == ticked["total"]
+        arguments = {
+            "sync": str(found.pk),
+            "changes": None
+            if is_everything
+            else [str(pk) for pk in choice.ticked().values_list("pk", flat=True)],
+            "confirm_removals": "confirm_removals" in request.POST,
+        }
+        return start_job(
+            request,
+            APPLY,
+            arguments,
+            running="This sync is already being applied.",
+            back=here,
+            started=choice.forget,
+        )
     return confirm(
         request,
-        title=f"Apply {ticked:,} of {total:,} change{plural} to {sync.source.slug}?",
+        title=f"Apply {ticked['ticked']:,} of {ticked['total']:,} change{pluralize(ticked['total'])} to {found.source.slug}?",
         problem=problem,
         details="syncs/apply.html",
-        counts=[
-            (ACTIONS[Action(action)], count) for action, count in choice.counts().items() if count.ticked
-        ],
+        counts=[(ACTIONS[Action(action)], count) for action, count in counts.items() if count.ticked],
         conflicts=choice.ticked().filter(conflict=True).count(),
         overwritten=_overwritten(choice.ticked()),
-        ticked=ticked,
-        total=total,
-        removed=removals["removed"],
-        active=removals["active"],
-        needs_consent=removals["needs_consent"],
+        **ticked,
+        **removals,
         hidden=[("choice", choice.mark())],
-        button=f"Apply {ticked:,} change{'s' if ticked != 1 else ''}" if ticked else "",
-        dangerous=bool(removals["needs_consent"]),
+        button=f"Apply {ticked['ticked']:,} change{pluralize(ticked['ticked'])}" if ticked["ticked"] else "",
+        dangerous=removals["needs_consent"],
         keep="Back to the plan",
-        cancel=reverse("sync", args=[sync.source_id, sync.pk]),
+        cancel=here,
         status=422 if problem else 200,
     )
 
@@ -261,29 +219,25 @@ def _ask_to_apply(
 def _removals(sync: Sync, removed: int) -> dict[str, int]:
     """How many of the source's active tools would be removed, and whether that needs a confirmation."""
     active = sync.source.endpoints.filter(active=True).count()
-    return {
-        "removed": removed,
-        "active": active,
-        "needs_consent": are_too_many(removed, active),
-    }
+    return {"removed": removed, "active": active, "needs_consent": are_too_many(removed, active)}
 
 
-def _problem(posted: QueryDict, ticked: int, *, is_agreed: bool) -> str:
-    """What is wrong with the answer to the question; empty if it was not asked yet."""
+def _problem(posted: QueryDict, choice: Choice, *, ticked: int, needs_consent: bool) -> str | None:
+    """What is wrong with the answer to the question: empty if it was not asked yet, None if the plan may be applied."""
     if not ticked:
         return "Nothing is ticked, so there is nothing to apply."
     if not posted.get("choice"):
         return ""
-    if not is_agreed:
+    if posted["choice"] != choice.mark():
         return "The ticks have changed since you were asked, perhaps in another tab. Check the counts again."
-    return "Tick the box to agree to the removals, or untick some of them in the plan."
+    if needs_consent and "confirm_removals" not in posted:
+        return "Tick the box to agree to the removals, or untick some of them in the plan."
+    return None
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def discard(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
-    """Ends a plan without applying it, after a question."""
-    found = find_sync(pk, sync)
+    found = _find(pk, sync)
     if request.method != "POST":
         return confirm(
             request,
@@ -307,12 +261,11 @@ def discard(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     return redirect("sync", pk=pk, sync=sync)
 
 
-@require_POST
-@member_page(Role.OPERATOR, calls_external=True)
+@member_page("POST", Role.OPERATOR, calls_external=True)
 def plan_again(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     """Plans the stored document of a sync again: one that was uploaded, or an older one to go back to."""
     with tenant_context(request.member.tenant_id):
-        found = find_sync(pk, sync)
+        found = _find(pk, sync)
         document = found.document
     if document is None:
         raise Http404("This sync has no document.")

@@ -99,7 +99,6 @@ class ToolForm(PortalForm):
 
     @classmethod
     def initial_of(cls, tool: Tool) -> dict[str, Any]:
-        """The initial values of the form for a tool."""
         return cls.initial_from({name: getattr(tool, name) for name in {*cls.base_fields, "parameters"}})
 
     @classmethod
@@ -122,7 +121,6 @@ class ToolForm(PortalForm):
         return {**changed, "parameter_descriptions": texts} if texts else changed
 
     def parameter_fields(self) -> list[forms.BoundField]:
-        """The fields of the parameter descriptions."""
         return [self[name] for name in self.fields if name.startswith(PARAMETER_PREFIX)]
 
 
@@ -153,6 +151,7 @@ def parameter_field(parameter: str) -> str:
 class NewToolForm(ToolForm):
     """A tool written by hand."""
 
+    version = None  # type: ignore[assignment]  # Django's way to leave a field out: a new tool has no version yet
     tool_id = forms.RegexField(
         r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         max_length=TOOL_ID_LENGTH,
@@ -164,7 +163,3 @@ class NewToolForm(ToolForm):
     )
     namespace = SlugField(initial="public")
     field_order = ("name", "tool_id", "namespace")
-
-    def __init__(self, data: QueryDict | None = None, **kwargs: Any) -> None:
-        super().__init__(data, **kwargs)
-        del self.fields["version"]  # a new tool has none yet

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import django_filters
 from django.db.models import Count, Exists, OuterRef, QuerySet
 from django.http import HttpResponse, QueryDict
 from django.urls import reverse
-from django.views.decorators.http import require_GET
 
 from embeddings.models import EmbeddingStatus
 from tools.catalogue.filters import ToolFilter
@@ -17,8 +16,10 @@ from tools.web.embeddings.state import BADGES, badge_of
 from tools.web.shell.access import TenantRequest, member_page
 from tools.web.shell.badges import Badge
 from tools.web.shell.lists import list_query, list_url, page_of, render_list
-from tools.web.shell.polling import poll_seconds
 from tools.web.tools.state import listed_tools
+
+_KEPT = ("embedding_status", "tag", "namespace", "sensitivity", "rows")
+"""Filters that stand in the address but have no field in the form of the filters."""
 
 
 class ToolPageFilter(ToolFilter):
@@ -41,29 +42,8 @@ class ToolPageFilter(ToolFilter):
         return filtered
 
 
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """A filter by embedding status with the number of tools that it would show; `url` sets or clears it."""
-
-    badge: Badge
-    count: int
-    chosen: bool
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveFilter:
-    """An active filter in words, and the URL without it."""
-
-    label: str
-    value: str
-    url: str
-
-
-@require_GET
-@member_page()
+@member_page("GET")
 def tool_list(request: TenantRequest) -> HttpResponse:
-    """The list, or its `#results`."""
     query = list_query(request)
     tools = listed_tools(request)
     filtered = ToolPageFilter(query, queryset=tools)
@@ -76,8 +56,7 @@ def tool_list(request: TenantRequest) -> HttpResponse:
         "chips": _chips(tools, query),
         "active_filters": _active_filters(filtered, query),
         "waiting": [tool.pk for tool, badge in rows if badge.is_waiting],
-        "poll_seconds": poll_seconds(0),
-        "next_count": 1,
+        "kept": {name: query[name] for name in _KEPT if name in query},
         "here": list_url(request.path, query),
         "refresh_matching": list_url(reverse("refresh-matching"), query),
     }
@@ -104,8 +83,9 @@ def _url(query: QueryDict, **changes: str | None) -> str:
     return list_url(reverse("tool-list"), query, **changes)
 
 
-def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[Chip]:
-    """How many of the tools that pass all other filters have each embedding status."""
+def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[tuple[Badge, int, bool, str]]:
+    """For each embedding status: its badge, how many of the tools that pass all other filters have it, whether it is chosen, and
+    the URL that sets or clears it."""
     others = query.copy()
     others.pop("embedding_status", None)
     found = ToolPageFilter(others, queryset=tools).qs.order_by()
@@ -115,27 +95,32 @@ def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[Chip]:
     }
     chosen = query.get("embedding_status")
     return [
-        Chip(
-            badge=badge,
-            count=counts.get(status, 0),
-            chosen=status == chosen,
-            url=_url(query, embedding_status=None if status == chosen else status),
+        (
+            badge,
+            counts.get(status, 0),
+            status == chosen,
+            _url(query, embedding_status=None if status == chosen else status),
         )
         for status, badge in BADGES.items()
         if status in EmbeddingStatus.values
     ]
 
 
-def _options(tools: QuerySet[Tool]) -> dict[str, list[str]]:
-    """The options of the select boxes: values that exist in this tenant."""
-    offered: dict[str, list[str]] = {"source": list(Source.objects.values_list("slug", flat=True))}
+def _options(tools: QuerySet[Tool]) -> dict[str, list[Any]]:
+    """The options of the select boxes: values that exist in this tenant, and pairs of a value and its word."""
+    offered: dict[str, list[Any]] = {
+        "source": list(Source.objects.values_list("slug", flat=True)),
+        "has_override": [("true", "Overridden"), ("false", "Not overridden")],
+        "active": [("no", "Inactive"), ("all", "Active and inactive")],
+    }
     for field in ("source_protocol", "category", "routing_domain"):
         values = tools.exclude(**{field: ""}).order_by(field).values_list(field, flat=True).distinct()
         offered[field] = list(values[:500])
     return offered
 
 
-def _active_filters(filtered: ToolPageFilter, query: QueryDict) -> list[ActiveFilter]:
+def _active_filters(filtered: ToolPageFilter, query: QueryDict) -> list[tuple[str, str, str]]:
+    """The label and value of each active filter, and the URL without it."""
     shown = []
     for name, filter_ in filtered.filters.items():
         value = query.get(name)
@@ -143,7 +128,7 @@ def _active_filters(filtered: ToolPageFilter, query: QueryDict) -> list[ActiveFi
             continue
         choices = dict(filter_.extra.get("choices", ()))
         words = {"true": "yes", "false": "no"}.get(value, str(choices.get(value, value)))
-        shown.append(ActiveFilter(str(filter_.label), words, _url(query, **{name: None})))
+        shown.append((str(filter_.label), words, _url(query, **{name: None})))
     return shown
 
 

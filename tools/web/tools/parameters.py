@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tools.catalogue.parameter_descriptions import parameter_descriptions, parameter_places
+from tools.catalogue.parameter_descriptions import Place, parameter_descriptions, parameter_places
 
 _MOST_CHOICES = 12
 
@@ -28,20 +28,17 @@ def parameters_of(schema: Mapping[str, object]) -> list[Parameter]:
     invalid schema gives the rows that can be read from it."""
     texts = parameter_descriptions(schema)
     places = {place.name: place for place in reversed(list(parameter_places(schema)))}
-    return [
-        _parameter(name, places[name].schema, required=places[name].required, description=text)
-        for name, text in texts.items()
-    ]
+    return [_parameter(places[name], text) for name, text in texts.items()]
 
 
-def _parameter(name: str, schema: object, *, required: bool, description: str) -> Parameter:
-    inner: Mapping[str, object] = schema if isinstance(schema, dict) else {}
+def _parameter(place: Place, description: str) -> Parameter:
+    inner: Mapping[str, object] = place.schema if isinstance(place.schema, dict) else {}
     listed = inner.get("enum")
     choices = [str(choice) for choice in listed] if isinstance(listed, list) else []
     return Parameter(
-        name=name,
+        name=place.name,
         type=type_of(inner),
-        required=required,
+        required=place.required,
         description=description,
         default="" if inner.get("default") is None else str(inner["default"])[:200],
         choices=tuple(choices[:_MOST_CHOICES]),

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from django.http import Http404
-
 from tools.catalogue import history
 from tools.models import Tool, ToolQuerySet
-from tools.web.shell.access import TenantRequest, rights_of
+from tools.web.shell.access import TenantRequest, find_row, rights_of
 from tools.web.shell.conflict import Merge, merge
 from tools.web.tools.forms import ToolForm, parameter_field
 
@@ -27,11 +25,8 @@ def visible_tools(request: TenantRequest) -> ToolQuerySet:
 def find_tool(request: TenantRequest, pk: UUID) -> Tool:
     """The tool with all that its pages show. Raises Http404 if it does not exist or this member may not see it, without
     saying which."""
-    found = visible_tools(request).select_related("source", "endpoint").with_serving_embedding()
-    tool = found.filter(pk=pk).first()
-    if tool is None:
-        raise Http404("There is no such tool here.")
-    return tool
+    tools = visible_tools(request).select_related("source", "endpoint").with_serving_embedding()
+    return find_row(tools, "tool", pk=pk)
 
 
 def seen_version(tool: Tool, version: int) -> Mapping[str, object] | None:

@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from portal.tenancy.models import Role
 from tools.catalogue import embedding_text
@@ -22,7 +21,7 @@ from tools.web.overrides.state import OverrideRow, overrides_of, undoable
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
-from tools.web.shell.forms import posted_version
+from tools.web.shell.forms import number
 from tools.web.tools.forms import FURTHER_FIELDS, MOST_PARAMETERS, NewToolForm, ToolForm, parameter_field
 from tools.web.tools.markdown import to_html
 from tools.web.tools.parameters import parameters_of
@@ -33,10 +32,8 @@ _MORE = {"semantic_namespace", "tech_stack", "target_personas", "annotations", "
 _MOST_EDITS = 2  # overrides without a conflict that are shown unfolded above the description
 
 
-@require_GET
-@member_page()
+@member_page("GET")
 def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
-    """Overview."""
     tool = find_tool(request, pk)
     text = embedding_text.source_text(tool)
     edits = overrides_of(tool) if tool.endpoint else []
@@ -44,7 +41,6 @@ def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     context = {
         **card_context(card_of(tool)),
         "tool": tool,
-        "tab": "overview",
         "badge": badge_of(tool),
         "description": to_html(tool.description),
         "parameters": parameters_of(tool.parameters),
@@ -59,16 +55,14 @@ def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     return render(request, "tools/detail.html", context)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def edit_tool(request: TenantRequest, pk: UUID) -> HttpResponse:
     """The edit form. Answers 422 with the errors, or 409 with both versions; the form keeps what was typed."""
     tool = find_tool(request, pk)
-    if request.method == "GET":
-        return _form_page(
-            request, tool, ToolForm(initial=ToolForm.initial_of(tool), parameters=tool.parameters)
-        )
-    form = ToolForm(request.POST, initial=ToolForm.initial_of(tool), parameters=tool.parameters)
+    posted = request.POST if request.method == "POST" else None
+    form = ToolForm(posted, initial=ToolForm.initial_of(tool), parameters=tool.parameters)
+    if posted is None:
+        return _form_page(request, tool, form)
     if not form.is_valid():
         return _form_page(request, tool, form, status=422)
     version = form.cleaned_data["version"] or 0
@@ -76,12 +70,9 @@ def edit_tool(request: TenantRequest, pk: UUID) -> HttpResponse:
         saved = update_tool(pk=pk, expected_version=version, changes=form.changes(), actor=actor(request))
     except StaleVersion as error:
         return _conflict_page(request, error, form)
-    except Invalid as error:
-        form.add_refusals(error)
-        return _form_page(request, tool, form, status=422)
     except CatalogueError as error:
-        form.add_error(None, str(error))
-        return _form_page(request, tool, form, status=409)
+        form.add_refusals(error)
+        return _form_page(request, tool, form, status=422 if isinstance(error, Invalid) else 409)
     _tell_saved(request, tool, saved)
     return redirect("tool", pk=pk)
 
@@ -91,10 +82,7 @@ def _tell_saved(request: TenantRequest, before: Tool, saved: Tool) -> None:
         messages.info(request, "Nothing was changed.")
     elif not saved.active:
         messages.success(request, "Saved. The tool is inactive, so it is not embedded.")
-    elif (
-        embedding_text.source_text(saved) == embedding_text.source_text(before)
-        and saved.active == before.active
-    ):
+    elif before.active and embedding_text.source_text(saved) == embedding_text.source_text(before):
         messages.success(request, "Saved. The embedded text is the same, so the vector is kept.")
     else:
         messages.success(request, "Saved. Embedding queued.")
@@ -122,7 +110,6 @@ def _form_page(
         "more_parameters": max(0, len(parameter_descriptions(tool.parameters)) - MOST_PARAMETERS),
         "more_open": bool(_MORE & (overridden.keys() | form.errors.keys())),
         "undoable": undoable(request, tool.pk),
-        "tab": "edit",
         **more,
     }
     return render(request, "tools/edit.html", context, status=status)
@@ -139,50 +126,41 @@ def _overridden(tool: Tool) -> dict[str, OverrideRow]:
     return found
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR)
 def new_tool(request: TenantRequest) -> HttpResponse:
     """A tool without a source."""
     defaults = {**ToolForm.initial_of(Tool()), "namespace": "public"}
-    form = NewToolForm(request.POST or None, initial=defaults)
-    status = 200
-    if request.method == "POST":
-        status = 422
-        if form.is_valid():
-            try:
-                tool = create_tool(actor=actor(request), **form.cleaned_data)
-            except Invalid as error:
-                form.add_refusals(error)
-            except CatalogueError as error:
-                form.add_error("tool_id", str(error))
-                status = 409
-            else:
-                messages.success(request, "Saved. Embedding queued.")
-                return redirect("tool", pk=tool.pk)
+    form = NewToolForm(request.POST if request.method == "POST" else None, initial=defaults)
+    status = 422 if form.is_bound else 200
+    if form.is_valid():
+        try:
+            tool = create_tool(actor=actor(request), **form.cleaned_data)
+        except Invalid as error:
+            form.add_refusals(error)
+        except CatalogueError as error:
+            form.add_error("tool_id", str(error))
+            status = 409
+        else:
+            messages.success(request, "Saved. Embedding queued.")
+            return redirect("tool", pk=tool.pk)
     context = {"form": form, "further_rows": [(form[name], None) for name in FURTHER_FIELDS]}
     return render(request, "tools/new.html", context, status=status)
 
 
-@require_POST
-@member_page(Role.OPERATOR)
+@member_page("POST", Role.OPERATOR)
 def set_active(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Activates or deactivates the tool; the form carries the version that its author saw."""
-    tool = find_tool(request, pk)
+    find_tool(request, pk)
     active = request.POST.get("active") == "yes"
     with ErrorsAsMessages(request):
-        update_tool(
-            pk=tool.pk,
-            expected_version=posted_version(request),
-            changes={"active": active},
-            actor=actor(request),
-        )
+        version = number(request.POST.get("version", ""))  # 0, which no tool has, if it is missing
+        update_tool(pk=pk, expected_version=version, changes={"active": active}, actor=actor(request))
         said = "Activated. Agents find this tool again."
         messages.success(request, said if active else "Deactivated. Agents no longer find this tool.")
     return redirect("tool", pk=pk)
 
 
-@require_http_methods(["GET", "POST"])
-@member_page(Role.ADMIN)
+@member_page("GET POST", Role.ADMIN)
 def delete(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Deletes a tool written by hand, after a question."""
     tool = find_tool(request, pk)
