@@ -1,18 +1,27 @@
-"""The embedding of a tool as pages show it: the badge of a row, and the card with its state and next attempt (EMB-5). No view."""
+"""The embedding of an entity as pages show it: the badge of a row, and the card with its state and next attempt (EMB-5).
+
+Any entity type has the same card: its model has `name`, `active` and `embeddings`, its page is the URL `<type>`, and its card
+and Refresh are `<type>-embedding` and `<type>-embedding-refresh`. No view.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
 
 from django.conf import settings
+from django.urls import reverse
 from django.utils import timezone
 
 from embeddings import slots
 from embeddings.models import EmbeddingTask, EntityEmbedding, TaskStatus
+from embeddings.registry import EmbeddedEntity
 from portal.resilience import circuit_breaker
 from portal.resilience.circuit_breaker import OpenCircuit
-from tools.catalogue.embedding_text import ENTITY
-from tools.models import Tool
+from tools.catalogue.embedding_text import ENTITY as TOOL
 from tools.web.shell.badges import Badge
 
 BADGES = {
@@ -31,27 +40,48 @@ BADGES = {
 }
 
 
-def badge_of(tool: Tool) -> Badge:
-    """The badge of a tool that was loaded `with_serving_embedding`."""
-    if not tool.active:
+class _Embeddings(Protocol):
+    def all(self) -> Iterable[EntityEmbedding]: ...
+
+
+class Embedded(Protocol):
+    """A row of an embedded entity type."""
+
+    pk: UUID
+    name: str
+    active: bool
+
+    @property
+    def embeddings(self) -> _Embeddings: ...
+
+
+def embedding_of(row: Embedded) -> EntityEmbedding | None:
+    """The serving embedding of a row that was loaded `with_serving_embedding`."""
+    return next(iter(row.embeddings.all()), None)
+
+
+def badge_of(row: Embedded) -> Badge:
+    """The badge of a row that was loaded `with_serving_embedding`."""
+    if not row.active:
         return BADGES["inactive"]
-    embedding = _embedding_of(tool)
+    embedding = embedding_of(row)
     return BADGES[embedding.status if embedding else "none"]
-
-
-def _embedding_of(tool: Tool) -> EntityEmbedding | None:
-    return next(iter(tool.embeddings.all()), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The embedding card of a tool. `phase` says what a waiting embedding waits for: queued, running, retrying or lost."""
+    """The embedding card of one entity. `phase` says what a waiting embedding waits for: queued, running, retrying or lost."""
 
-    tool: Tool
+    entity_type: str
+    name: str
     badge: Badge
     row: EntityEmbedding | None
     task: EmbeddingTask | None
     phase: str
+    max_attempts: int
+    page: str
+    url: str
+    refresh_url: str
 
     @property
     def is_refreshing(self) -> bool:
@@ -78,23 +108,35 @@ class Card:
         stored = self.row.error if self.row else ""
         return (self.task.last_error if self.task else "") or stored
 
+    @property
+    def queued_at(self) -> datetime | None:
+        """When the embedding was requested: until the first attempt, the task has been due since then."""
+        return self.task.next_attempt_at if self.task and self.phase == "queued" else None
 
-def card_of(tool: Tool) -> Card:
-    """The card of a tool that was loaded `with_serving_embedding`; one query for its task."""
-    badge = badge_of(tool)
+
+def card_of(row: Embedded, entity: EmbeddedEntity = TOOL) -> Card:
+    """The card of a row that was loaded `with_serving_embedding`; one query for its task."""
+    badge = badge_of(row)
     task = EmbeddingTask.objects.filter(
-        entity_type=ENTITY.type, entity_id=tool.pk, model=slots.serving().model
+        entity_type=entity.type, entity_id=row.pk, model=slots.serving().model
     ).first()
-    return Card(tool, badge, _embedding_of(tool), task, _phase(badge, task))
+    return Card(
+        entity_type=entity.type,
+        name=row.name,
+        badge=badge,
+        row=embedding_of(row),
+        task=task,
+        phase=_phase(badge, task),
+        max_attempts=settings.EMBEDDING_MAX_ATTEMPTS,
+        page=reverse(entity.type, args=[row.pk]),
+        url=reverse(f"{entity.type}-embedding", args=[row.pk]),
+        refresh_url=reverse(f"{entity.type}-embedding-refresh", args=[row.pk]),
+    )
 
 
 def card_context(card: Card) -> dict[str, object]:
     """The context of templates/embeddings/card.html."""
-    return {
-        "card": card,
-        "max_attempts": settings.EMBEDDING_MAX_ATTEMPTS,
-        "troubles": open_passage_circuits() if card.is_waiting else [],
-    }
+    return {"card": card, "troubles": open_passage_circuits() if card.is_waiting else []}
 
 
 def open_passage_circuits() -> list[OpenCircuit]:

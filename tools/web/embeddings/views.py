@@ -33,7 +33,7 @@ def embedding_card(request: TenantRequest, pk: UUID) -> HttpResponse:
     card = card_of(find_tool(request, pk))
     if request.htmx and poll_count(request) and not card.is_waiting:
         tell = messages.success if card.badge.status == "ready" else messages.warning
-        tell(request, f"Embedding of {card.tool.name}: {card.badge.word.lower()}.")
+        tell(request, f"Embedding of {card.name}: {card.badge.word.lower()}.")
     return render_part(request, "embeddings/card.html#card", card_context(card))
 
 
