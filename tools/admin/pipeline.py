@@ -1,4 +1,4 @@
-"""Admin of embeddings and their tasks: read-only, without vectors; Refresh is the one thing to do."""
+"""Admin of jobs, embeddings and their tasks: read-only, without vectors; Refresh is the one thing to do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from embeddings.models import EmbeddingModel, EmbeddingTask
+from portal.jobs.models import Job, JobFailure, WorkerHeartbeat
 from portal.resilience.models import Circuit, CounterSum
 from tools.admin.base import ReadOnlyAdmin
 from tools.catalogue.tools import refresh_embeddings
@@ -62,3 +63,37 @@ class CounterSumAdmin(ReadOnlyAdmin):
     """To look at; `/metrics` shows the same."""
 
     list_display = ("name", "label", "value")
+
+
+@admin.register(Job)
+class JobAdmin(ReadOnlyAdmin):
+    """To look at; the portal's own pages start, cancel and resume them."""
+
+    list_display = (
+        "title",
+        "kind",
+        "state",
+        "requested_by",
+        "total",
+        "done",
+        "failed",
+        "skipped",
+        "created_at",
+    )
+    list_filter = ("kind", "state")
+    search_fields = ("title", "requested_by")
+
+
+@admin.register(JobFailure)
+class JobFailureAdmin(ReadOnlyAdmin):
+    list_display = ("label", "error", "job", "failed_at", "retried_at")
+    list_select_related = ("job",)
+    search_fields = ("label", "error")
+
+
+@admin.register(WorkerHeartbeat)
+class WorkerHeartbeatAdmin(ReadOnlyAdmin):
+    """Heartbeats of all workers of the installation; they belong to no tenant."""
+
+    list_display = ("queue", "host", "pid", "at")
+    list_filter = ("queue",)

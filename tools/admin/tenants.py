@@ -76,6 +76,7 @@ class ApiKeyAdmin(TenantModelAdmin):
     """A key is created here and shown once; afterwards it can only be revoked."""
 
     role_to_view = role_to_write = Role.ADMIN
+    role_to_delete = None
     list_display = ("name", "prefix", "scopes", "max_sensitivity", "expires_at", "last_used_at", "revoked_at")
     fields = (
         "name",
@@ -91,9 +92,6 @@ class ApiKeyAdmin(TenantModelAdmin):
     actions = ("revoke",)
 
     def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
