@@ -104,7 +104,7 @@ class TenantListView(TenantView):
     list_operation: ClassVar[tuple[str, ...]]
     """Id, summary and, where it needs one, description of the operation."""
     serializer_class: ClassVar[SerializerClass]
-    pagination_class: ClassVar[type[CursorPages]] = CursorPages
+    ordering: ClassVar[tuple[str, ...]]
     filterset_class: ClassVar[type[FilterSet] | None] = None
     query_parameters: ClassVar[Sequence[OpenApiParameter]] = ()
     """Further parameters, which `get_queryset` reads; a value that their schemas do not have is refused."""
@@ -120,7 +120,7 @@ class TenantListView(TenantView):
             if not filtered.is_valid():
                 raise ValidationError(filtered.errors)
             rows = filtered.qs
-        pages = self.pagination_class()
+        pages = CursorPages()
         shown = self.prepare(pages.paginate_queryset(rows, request, view=self) or [])
         serializer = self.serializer_class(shown, many=True, context={"view": self})
         return pages.get_paginated_response(serializer.data)
@@ -137,7 +137,7 @@ class TenantListView(TenantView):
     def _check_parameters(self, given: Mapping[str, str]) -> None:
         filters = self.filterset_class.base_filters if self.filterset_class else ()
         known = {one.name: allowed_values(one) for one in self.query_parameters}
-        refuse_unknown(given, {*known, *filters, *self.pagination_class.PARAMETERS})
+        refuse_unknown(given, {*known, *filters, *CursorPages.PARAMETERS})
         for name, values in known.items():
             if values and name in given and given[name] not in values:
                 raise ValidationError({name: f"One of these, please: {', '.join(values)}."})

@@ -27,7 +27,6 @@ from tools.api.jobs.serializers import (
     NewJobSerializer,
     accepted,
 )
-from tools.api.pagination import ByItem, NewestFirst
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN, answer_schema
 from tools.catalogue.embedding_jobs import BACKFILL
@@ -58,7 +57,7 @@ class JobListView(_JobView, TenantListView):
         docs.query("mine", BOOLEAN, "Only what this key has started."),
     )
     serializer_class = JobSerializer
-    pagination_class = NewestFirst
+    ordering = ("-created_at", "-pk")
 
     def get_queryset(self) -> QuerySet[Job]:
         asked = self.request.query_params
@@ -116,7 +115,7 @@ class JobErrorsView(TenantListView):
     required_scope = Scope.TOOLS_READ
     list_operation = ("list_job_errors", "The items that failed in a job, and why")
     serializer_class = FailureSerializer
-    pagination_class = ByItem
+    ordering = ("item_id", "pk")
 
     def get_queryset(self) -> QuerySet[JobFailure]:
         return services.failures(_find(self.kwargs["ref"]).pk)

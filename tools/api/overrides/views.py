@@ -14,7 +14,6 @@ from portal.http.idempotency import idempotent
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView
 from tools.api.overrides.serializers import OverrideSerializer
-from tools.api.pagination import NewestFirst
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN, TEXT, answer_schema, described
 from tools.api.tools.lookup import OneToolView, tool_response
@@ -105,10 +104,6 @@ class OverrideKeepView(OneToolView):
             return Response(OverrideSerializer(override).data)
 
 
-class _NewestOverrides(NewestFirst):
-    ordering = ("-made_at", "-pk")
-
-
 class OverrideListView(TenantListView):
     """All overrides."""
 
@@ -119,7 +114,7 @@ class OverrideListView(TenantListView):
         docs.query("conflicts", BOOLEAN, "`true`: only those in conflict; `false`: only the others."),
     )
     serializer_class = OverrideSerializer
-    pagination_class = _NewestOverrides
+    ordering = ("-made_at", "-pk")
 
     def get_queryset(self) -> QuerySet[ManualOverride]:
         asked, visible = self.request.query_params, Tool.objects.visible_to(self.rights)

@@ -12,7 +12,6 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, calls_external, find_row
 from tools.api.etags import etag_of, require_current
-from tools.api.pagination import BySlug
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import body_schema
 from tools.api.servers.serializers import (
@@ -43,7 +42,7 @@ class ServerListView(TenantListView):
     required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.ADMIN}
     list_operation = ("list_servers", "The MCP servers")
     serializer_class = ServerSerializer
-    pagination_class = BySlug
+    ordering = ("slug", "pk")
 
     def get_queryset(self) -> QuerySet[McpServer]:
         return McpServer.objects.all()

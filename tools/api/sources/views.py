@@ -24,7 +24,6 @@ from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, calls_external, find_row
 from tools.api.etags import etag_of, require_current
 from tools.api.jobs.serializers import JOB, accepted
-from tools.api.pagination import BySlug, NewestFirst
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN
 from tools.api.sources.serializers import (
@@ -89,7 +88,7 @@ class SourceListView(TenantListView):
     list_operation = ("list_sources", "The sources of the catalogue")
     parser_classes = (DocumentForm, JsonBody)
     serializer_class = SourceSerializer
-    pagination_class = BySlug
+    ordering = ("slug", "pk")
 
     def get_queryset(self) -> QuerySet[Source]:
         return _with_counts()
@@ -252,17 +251,13 @@ class SourceTestView(TenantView):
         return Response(SourceReportSerializer(report).data)
 
 
-class NewestDocuments(NewestFirst):
-    ordering = ("-fetched_at", "-pk")
-
-
 class DocumentListView(TenantListView):
     """The documents that a source was read from, newest first."""
 
     required_scope = Scope.SOURCES_WRITE
     list_operation = ("list_documents", "The documents that a source was read from, newest first")
     serializer_class = DocumentSerializer
-    pagination_class = NewestDocuments
+    ordering = ("-fetched_at", "-pk")
 
     def get_queryset(self) -> QuerySet[SourceDocument]:
         return find_source(self.kwargs["slug"]).documents.defer("content", "report")

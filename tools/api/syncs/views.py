@@ -15,7 +15,6 @@ from portal.jobs import services as jobs
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, find_row
 from tools.api.jobs.serializers import JOB, accepted
-from tools.api.pagination import ByKey, NewestFirst
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN, body_schema
 from tools.api.sources.views import find_source
@@ -68,7 +67,7 @@ class SyncListView(TenantListView):
         "With the counts of each summary; the whole of it stands in the sync itself.",
     )
     serializer_class = CountedSyncSerializer
-    pagination_class = NewestFirst
+    ordering = ("-created_at", "-pk")
 
     def get_queryset(self) -> QuerySet[Sync]:
         return find_source(self.kwargs["slug"]).syncs.defer("summary").annotate(**COUNTED)
@@ -103,7 +102,7 @@ class ChangeListView(TenantListView):
         docs.query("conflict", BOOLEAN),
     )
     serializer_class = ChangeSerializer
-    pagination_class = ByKey
+    ordering = ("key", "pk")
 
     def get_queryset(self) -> QuerySet[SyncChange]:
         self.require_all_sensitivities()
