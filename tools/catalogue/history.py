@@ -71,6 +71,12 @@ class Entry:
         """The author. A write that bypasses the services has none."""
         return self.context.get("actor")
 
+    @property
+    def position(self) -> Position:
+        """Where it stands in the history of its tool."""
+        thing = "tool" if self.model is Tool else "override"
+        return Position(self.row["pgh_created_at"], thing, self.row["pgh_id"])
+
     def changes(self, ignored: set[str]) -> Iterator[tuple[str, object, object]]:
         """Yields (field, value before, value after) of each changed field that is neither bookkeeping nor `ignored`."""
         if self.before is None:
@@ -95,18 +101,16 @@ def entries(
     return [Entry(model, row, before) for row, before in with_before(model, found, limit)]
 
 
-def tool_history(
-    tool_id: UUID, *, limit: int, before: Position | None = None
-) -> list[tuple[Position, Entry]]:
+def tool_history(tool_id: UUID, *, limit: int, before: Position | None = None) -> list[Entry]:
     """The newest `limit` events of a tool and of its overrides before a position, newest first."""
     found = [
-        (Position(entry.row["pgh_created_at"], thing, entry.row["pgh_id"]), entry)
+        entry
         for thing, (model, reference) in _THINGS.items()
         for entry in entries(
             model, limit, Q(**{reference: tool_id}), *([before.earlier(thing)] if before else [])
         )
     ]
-    return sorted(found, key=lambda one: one[0], reverse=True)[:limit]
+    return sorted(found, key=lambda one: one.position, reverse=True)[:limit]
 
 
 def events(model: type[Model]) -> QuerySet[Any]:

@@ -45,19 +45,6 @@ class SourceSerializer(RowSerializer):
         )  # fmt: skip
 
 
-class SourceReportSerializer(serializers.Serializer[object]):
-    """What was read of a source that was tried."""
-
-    title = serializers.CharField()
-    version = serializers.CharField()
-    format_version = serializers.CharField()
-    operations = CountField()
-    tools = CountField()
-    left_out = CountField()
-    warnings = serializers.ListField(child=serializers.CharField())
-    bytes = CountField()
-
-
 class DocumentSerializer(RowSerializer):
     """A document that a source was read from, without its content."""
 
@@ -135,6 +122,9 @@ COUNTS = (
 REPORT = described(
     source=TEXT, **dict.fromkeys(COUNTS, COUNT),
     left_out={"type": "array", "items": described(operation=TEXT, reason=TEXT)}, warnings=TEXTS, dry_run=BOOLEAN,
+)  # fmt: skip
+TRIED = described(
+    title=TEXT, version=TEXT, format_version=TEXT, operations=COUNT, tools=COUNT, left_out=COUNT, warnings=TEXTS, bytes=COUNT,
 )  # fmt: skip
 _SLUG: JsonObject = {**TEXT, "maxLength": SLUG_LENGTH}
 IMPORT_BY_ADDRESS: JsonObject = {

@@ -20,10 +20,10 @@ from tools.api.schema.json_schema import BOOLEAN, body_schema
 from tools.api.sources.views import find_source
 from tools.api.syncs.serializers import (
     COUNTED,
+    DISCARDED,
     ApplySerializer,
     ChangeSerializer,
     CountedSyncSerializer,
-    DiscardedSerializer,
     SyncOptionsSerializer,
     SyncSerializer,
 )
@@ -180,7 +180,7 @@ class SyncDiscardView(TenantView):
         "discard_sync",
         "Throws a plan away",
         "A new source that has nothing else goes with it.",
-        answers=docs.one(DiscardedSerializer),
+        answers={200: DISCARDED},
     )
     @idempotent
     def post(self, request: Request, slug: str, ref: str) -> Response:
