@@ -238,17 +238,18 @@ class SourceTestView(TenantView):
             raise Problem(409, NOT_READABLE)
         found = _read(source)
         document = parse(found)
-        report = {
-            "title": document.title,
-            "version": document.version,
-            "format_version": document.format_version,
-            "operations": document.operations,
-            "tools": len(document.endpoints),
-            "left_out": len(document.left_out),
-            "warnings": document.warnings,
-            "bytes": len(found.raw),
-        }
-        return Response(report)
+        return Response(
+            {
+                "title": document.title,
+                "version": document.version,
+                "format_version": document.format_version,
+                "operations": document.operations,
+                "tools": len(document.endpoints),
+                "left_out": len(document.left_out),
+                "warnings": document.warnings,
+                "bytes": len(found.raw),
+            }
+        )
 
 
 class DocumentListView(TenantListView):
