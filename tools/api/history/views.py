@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from datetime import datetime
+from typing import Any
 
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -37,7 +38,7 @@ def _position_of(cursor: str) -> Position:
     return Position(datetime.fromisoformat(at), thing, int(number))
 
 
-class EventSerializer(serializers.Serializer[Entry]):
+class EventSerializer(serializers.Serializer[Any]):
     """What happened to a tool or to one of its overrides."""
 
     id = ComputedField(TEXT)

@@ -52,7 +52,7 @@ class Command(JobCommand):
             found.append(one)
             if code == INTERRUPTED:
                 break
-        told = {"sources": found} if options["all"] else found[0]
+        told: dict[str, object] = {"sources": found} if options["all"] else found[0]
         if options["plan"]:
             self._write(options["plan"], told)
         for one in found:
