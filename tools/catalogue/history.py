@@ -96,9 +96,14 @@ def entries(
     **which: object,
 ) -> list[Entry]:
     """The newest `limit` events of the rows of a tracked model that match, newest first, whether a service, a bulk statement
-    or plain SQL wrote them."""
+    or plain SQL wrote them; each with the one before it of the same row, however far back that one is."""
+    older = events(model).filter(pgh_obj_id=OuterRef("pgh_obj_id"), pgh_id__lt=OuterRef("pgh_id"))
     found = events(model).filter(*conditions, **which).order_by(*order)
-    return [Entry(model, row, before) for row, before in with_before(model, found, limit)]
+    with_older = found.annotate(older=Subquery(older.order_by("-pgh_id").values("pgh_id")[:1]))
+    rows = list(with_older.values()[:limit])
+    numbers = [row.pop("older") for row in rows]
+    before = {row["pgh_id"]: row for row in events(model).filter(pgh_id__in=numbers).values()}
+    return [Entry(model, row, before.get(number)) for row, number in zip(rows, numbers, strict=True)]
 
 
 def tool_history(tool_id: UUID, *, limit: int, before: Position | None = None) -> list[Entry]:
@@ -138,14 +143,3 @@ def require_event(row: Model, expected: int | None) -> None:
     newest = events(type(row)).filter(pgh_obj_id=row.pk).order_by("-pgh_id").values_list("pgh_id", flat=True)
     if newest.first() != expected:
         raise StaleSettings
-
-
-def with_before(model: type[Model], found: QuerySet[Any], limit: int) -> list[tuple[Event, Event | None]]:
-    """The first `limit` of these events, each with the one before it of the same row, however far back that one is."""
-    older = events(model).filter(pgh_obj_id=OuterRef("pgh_obj_id"), pgh_id__lt=OuterRef("pgh_id"))
-    rows = list(
-        found.annotate(older=Subquery(older.order_by("-pgh_id").values("pgh_id")[:1])).values()[:limit]
-    )
-    numbers = [row.pop("older") for row in rows]
-    before = {row["pgh_id"]: row for row in events(model).filter(pgh_id__in=numbers).values()}
-    return [(row, before.get(number)) for row, number in zip(rows, numbers, strict=True)]

@@ -76,11 +76,6 @@ def _find_server(slug: str) -> McpServer:
     return server
 
 
-def _read(source: Source) -> IncomingDocument:
-    """The document as it is now at the source's address. Raises FetchError, CatalogueError."""
-    return read_source(source, seconds=REQUEST_SECONDS)
-
-
 class SourceListView(TenantListView):
     """The sources of the catalogue; and the import of a document, or of a server's tools."""
 
@@ -139,7 +134,7 @@ class SourceListView(TenantListView):
         if "server" in given:
             with tenant_context(self.caller.tenant_id):
                 source.server = _find_server(given["server"])
-        return _read(source)
+        return read_source(source, seconds=REQUEST_SECONDS)
 
     @idempotent
     def _import(self, request: Request, given: JsonObject, found: IncomingDocument | Exception) -> Response:
@@ -236,7 +231,7 @@ class SourceTestView(TenantView):
             source = find_source(slug, Source.objects.select_related("server"))
         if not source.is_readable:
             raise Problem(409, NOT_READABLE)
-        found = _read(source)
+        found = read_source(source, seconds=REQUEST_SECONDS)
         document = parse(found)
         return Response(
             {

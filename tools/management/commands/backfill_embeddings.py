@@ -13,7 +13,6 @@ from embeddings.backfill.job import BATCH_SIZE, EMBEDDING
 from embeddings.backfill.scan import count_by_status
 from portal.jobs import heartbeats, services
 from portal.jobs.command import INTERRUPTED, JobCommand
-from portal.jobs.context import Context
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import REFUSED, USAGE, Options
@@ -73,7 +72,7 @@ class Command(JobCommand):
         interrupted = self.run_here(
             claimed,
             quiet=options["no_progress"],
-            is_enough=lambda context: not options["wait"] and _is_queued(context),
+            is_enough=lambda context: not options["wait"] and context.stage == EMBEDDING,
         )
         with tenant_context(tenant_id):
             job = services.find(job.pk)
@@ -149,7 +148,3 @@ class Command(JobCommand):
         )
         self.say_failures(job)
         return self.exit_code(job)
-
-
-def _is_queued(context: Context) -> bool:
-    return context.stage == EMBEDDING
