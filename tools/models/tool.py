@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from embeddings import slots
 from embeddings.models import EntityEmbedding
-from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey, one_of
 from portal.tenancy.history import track
 from portal.tenancy.models import Sensitivity, TenantManager, TenantModel
 from portal.tenancy.rights import Rights
@@ -151,16 +151,10 @@ class Tool(TenantModel):
             # An inactive tool keeps its tool_id, so a clash is a 409 that names it.
             models.UniqueConstraint(fields=["tenant", "namespace", "tool_id"], name="tool_id_once"),
             models.UniqueConstraint(fields=["tenant", "endpoint"], name="tool_endpoint_once"),
-            models.CheckConstraint(condition=models.Q(tool_type__in=ToolType.values), name="tool_type_known"),
-            models.CheckConstraint(
-                condition=models.Q(sensitivity__in=Sensitivity.values), name="tool_sensitivity_known"
-            ),
-            models.CheckConstraint(
-                condition=models.Q(visibility__in=Visibility.values), name="tool_visibility_known"
-            ),
-            models.CheckConstraint(
-                condition=models.Q(lifecycle__in=Lifecycle.values), name="tool_lifecycle_known"
-            ),
+            one_of("tool_type", ToolType, name="tool_type_known"),
+            one_of("sensitivity", Sensitivity, name="tool_sensitivity_known"),
+            one_of("visibility", Visibility, name="tool_visibility_known"),
+            one_of("lifecycle", Lifecycle, name="tool_lifecycle_known"),
             models.CheckConstraint(
                 condition=models.Q(semantic_weight__gte=0.1, semantic_weight__lte=3.0),
                 name="tool_semantic_weight_in_range",
