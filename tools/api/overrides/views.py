@@ -80,7 +80,7 @@ class ToolOverrideView(OneToolView):
             locked = Tool.objects.select_for_update().get(pk=tool.pk)
             if locked.version != expected_version(seen, locked.version):
                 raise StaleVersion(locked)
-            overrides.reset_override(pk=tool.pk, field=_find(tool, field).field, actor=self.rights.actor)
+            overrides.reset_many(overrides=[_find(tool, field).pk], actor=self.rights.actor)
         return tool_response(tool.pk)
 
 
@@ -99,7 +99,7 @@ class OverrideKeepView(OneToolView):
     def post(self, request: Request, ref: str, field: str) -> Response:
         with catalogue_write(self.rights.actor):  # which keeps the tool's lock
             tool = self.find_tool(ref)
-            overrides.keep_override(pk=tool.pk, field=_find(tool, field).field, actor=self.rights.actor)
+            overrides.keep_many(overrides=[_find(tool, field).pk], actor=self.rights.actor)
             [override] = with_status([_find(tool, field)])
             return Response(OverrideSerializer(override).data)
 
