@@ -27,10 +27,6 @@ class ToolFilter(django_filters.FilterSet):
     )
     has_override = django_filters.BooleanFilter(method="overridden", label="Edited by hand")
 
-    class Meta:
-        model = Tool
-        fields: tuple[str, ...] = ()
-
     def containing(self, tools: QuerySet[Tool], name: str, value: str) -> QuerySet[Tool]:
         return tools.filter(
             Q(name__icontains=value) | Q(tool_id__icontains=value) | Q(description__icontains=value)

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 
+from portal.http.authentication import scope_of
 from portal.json_types import JsonObject
-from portal.tenancy.models import Scope
-from tools.api.base import ApiView
 from tools.api.schema.components import ANSWER_HEADERS, SECURITY
 
 
@@ -20,12 +18,8 @@ class PortalSchema(AutoSchema):
     """Adds to each operation its scope, the problems it may answer with, and the headers of every answer."""
 
     def get_auth(self) -> list[JsonObject]:
-        scope = self._scope()
+        scope = scope_of(self.view, self.method)
         return [{SECURITY: [str(scope)] if scope else []}]
-
-    def _scope(self) -> Scope | None:
-        required = cast(ApiView, self.view).required_scope
-        return required[self.method] if isinstance(required, Mapping) else required
 
     def get_operation(self, *args: Any, **kwargs: Any) -> JsonObject | None:
         operation: JsonObject | None = super().get_operation(*args, **kwargs)

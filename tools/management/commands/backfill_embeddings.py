@@ -42,11 +42,11 @@ class Command(JobCommand):
 
     def run_for(self, tenant_id: UUID, options: Options) -> int | None:
         args = self._args(options)
-        if options["dry_run"]:
-            self._count(tenant_id, args, options)
-            return None
         try:
             with tenant_context(tenant_id):
+                if options["dry_run"]:
+                    self._count(args, options)
+                    return None
                 job = self._job(tenant_id, args, options)
                 # In the transaction that made the job, or a worker may claim it first.
                 claimed = None if options["detach"] else Job.objects.claim(kinds=[job.kind], pk=job.pk)
@@ -118,12 +118,8 @@ class Command(JobCommand):
                 raise
             return error.job
 
-    def _count(self, tenant_id: UUID, args: dict[str, object], options: Options) -> None:
-        try:
-            with tenant_context(tenant_id):
-                found = services.estimate(BACKFILL, args)
-        except InvalidArguments as error:
-            self.stop(USAGE, str(error))
+    def _count(self, args: dict[str, object], options: Options) -> None:
+        found = services.estimate(BACKFILL, args)
         self.show(
             options,
             {"total": found.total, "to_do": found.to_do, "rate": found.rate, "eta_seconds": found.seconds},
