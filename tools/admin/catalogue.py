@@ -13,9 +13,10 @@ from django.http import HttpRequest
 from portal.tenancy.models import Role
 from tools import fields
 from tools.admin.base import ReadOnlyAdmin, ServiceAdmin, ServiceForm, SettingsAdmin
+from tools.admin.pipeline import refresh_embedding
 from tools.catalogue import overrides, servers, sources
 from tools.catalogue.errors import CatalogueError
-from tools.catalogue.tools import create_tool, delete_tool, refresh_embeddings, update_tool
+from tools.catalogue.tools import create_tool, delete_tool, update_tool
 from tools.models import (
     Endpoint,
     ManualOverride,
@@ -55,7 +56,7 @@ class ToolAdmin(ServiceAdmin):
     list_filter = ("active", "tool_type", "embeddings__status", "source", "lifecycle")
     list_select_related = ("source",)
     search_fields = ("name", "tool_id", "description")
-    actions = ("refresh_embedding",)
+    actions = (refresh_embedding,)
     fieldsets = (
         (None, {"fields": (*fields.in_group(""), "seen")}),
         ("Classification", {"fields": fields.in_group("Classification")}),
@@ -105,12 +106,6 @@ class ToolAdmin(ServiceAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Tool) -> None:
         delete_tool(pk=obj.pk, actor=request.user.get_username())
-
-    @admin.action(description="Refresh embedding", permissions=["operate"])
-    def refresh_embedding(self, request: HttpRequest, queryset: QuerySet[Tool]) -> None:
-        ids = list(queryset.values_list("pk", flat=True))
-        queued = refresh_embeddings(pks=ids)
-        messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tools.")
 
 
 @admin.register(Source)

@@ -11,9 +11,17 @@ from django.http import HttpRequest
 from embeddings.models import EmbeddingModel, EmbeddingTask
 from portal.jobs.models import Job, JobFailure, WorkerHeartbeat
 from portal.resilience.models import Circuit, CounterSum
-from tools.admin.base import ReadOnlyAdmin
+from tools.admin.base import ModelAdmin, ReadOnlyAdmin
 from tools.catalogue.tools import refresh_embeddings
-from tools.models import ToolEmbedding
+from tools.models import Tool, ToolEmbedding
+
+
+@admin.action(description="Refresh embedding", permissions=["operate"])
+def refresh_embedding(model_admin: ModelAdmin, request: HttpRequest, rows: QuerySet[Any]) -> None:
+    """Asks for new vectors of tools, or of the tools of embeddings."""
+    ids = list(rows.values_list("pk" if rows.model is Tool else "entity_id", flat=True))
+    queued = refresh_embeddings(pks=ids)
+    messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tools.")
 
 
 @admin.register(ToolEmbedding)
@@ -26,16 +34,10 @@ class ToolEmbeddingAdmin(ReadOnlyAdmin):
         "entity", "slot", "active", "status", "source_hash", "vector_hash", "model", "dimension", "truncated", "error",
         "embedded_at",
     )  # fmt: skip
-    actions = ("refresh_embedding",)
+    actions = (refresh_embedding,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("vector")
-
-    @admin.action(description="Refresh embedding", permissions=["operate"])
-    def refresh_embedding(self, request: HttpRequest, queryset: QuerySet[ToolEmbedding]) -> None:
-        ids = list(queryset.values_list("entity_id", flat=True))
-        queued = refresh_embeddings(pks=ids)
-        messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tools.")
 
 
 @admin.register(EmbeddingTask)
