@@ -119,6 +119,7 @@ class TenantListView(TenantView):
     """Further parameters, which `get_queryset` reads; a value that their schemas do not have is refused."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Describes the list, as `operation` does a method of another view."""
         super().__init_subclass__(**kwargs)
         parameters = [*filter_parameters(cls.filterset_class), *cls.query_parameters, *page_parameters()]
         answer = page(cls.item_schema or answer_schema(cls.serializer_class))
