@@ -3,7 +3,9 @@ through tools/imports/syncing/apply.py and tools/imports/files/import_export.py.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import ClassVar
+from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -72,6 +74,13 @@ class ToolQuerySet(models.QuerySet["Tool"]):
     def active(self) -> ToolQuerySet:
         """Those that are embedded and searched."""
         return self.filter(active=True)
+
+    def find(self, ref: str, namespace: str) -> Tool | None:
+        """The tool of this UUID, or else of this tool_id in the namespace; a tool_id may look like a UUID, too."""
+        found = None
+        with suppress(ValueError):
+            found = self.filter(pk=UUID(ref)).first()
+        return found or self.filter(tool_id=ref, namespace=namespace).first()
 
     def with_serving_embedding(self) -> ToolQuerySet:
         """Prefetches in `embeddings` the one row of the serving slot, without its vector."""
