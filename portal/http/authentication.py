@@ -5,6 +5,7 @@ The functions serve any application, of DRF or not; the classes make DRF call th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework.authentication import BaseAuthentication
@@ -44,6 +45,13 @@ def require_scope(caller: Caller, scope: Scope) -> None:
         raise Problem(403, f"This key lacks the scope {scope}.")
 
 
+def scope_of(view: Any, method: str) -> Scope | None:
+    """The scope that a method of a view needs, from the view's `required_scope`: a scope, a dict of scopes by method, or None
+    where any live key will do."""
+    required: Scope | Mapping[str, Scope] | None = view.required_scope
+    return required[method] if isinstance(required, Mapping) else required
+
+
 class ApiKeyAuthentication(BaseAuthentication):
     """Sets `request.auth` to the Caller; a request without the header is left to HasScope."""
 
@@ -53,10 +61,7 @@ class ApiKeyAuthentication(BaseAuthentication):
 
 
 class HasScope(BasePermission):
-    """Grants a view to keys that hold its `required_scope`, or `admin`.
-
-    `required_scope` is a scope, a dict of scopes by method, or None where any live key will do.
-    """
+    """Grants a view to keys that hold the scope that it needs, or `admin`."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         if not isinstance(request.auth, Caller):
@@ -64,8 +69,6 @@ class HasScope(BasePermission):
         method = "GET" if request.method == "HEAD" else str(request.method)
         if method == "OPTIONS" or not hasattr(view, method.lower()):
             raise MethodNotAllowed(str(request.method))
-        required = view.required_scope
-        scope = required[method] if isinstance(required, dict) else required
-        if scope is not None:
+        if scope := scope_of(view, method):
             require_scope(request.auth, scope)
         return True

@@ -6,6 +6,7 @@ twice its rate. A key without a rate is not counted at all. Only requests that t
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import threading
@@ -26,6 +27,7 @@ from portal.tenancy.keys import Caller
 log = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 60
+TIMEOUT_SECONDS = 1
 # One step, so that requests at the same moment cannot all read the count before any of them adds to it.
 _COUNT = """
 local count = redis.call('INCR', KEYS[1])
@@ -35,15 +37,12 @@ return {count, redis.call('PTTL', KEYS[1])}
 
 
 class Counter:
-    """Counts requests in the server. If it does not answer within a second, counting pauses, and no request is refused."""
+    """Counts requests in the server. If it does not answer in time, counting pauses, and no request is refused."""
 
-    TIMEOUT_SECONDS = 1
     PAUSE_SECONDS = 30
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._url = ""
-        self._script: Any = None
         self._closed_until = 0.0
 
     def count(self, key_id: UUID) -> tuple[int, float] | None:
@@ -51,24 +50,13 @@ class Counter:
         if time.monotonic() < self._closed_until:
             return None
         try:
-            count, left = self._counting()(keys=[f"portal:rate:{key_id}"], args=[WINDOW_SECONDS * 1000])
+            count, left = _counting(settings.CACHE_URL)(
+                keys=[f"portal:rate:{key_id}"], args=[WINDOW_SECONDS * 1000]
+            )
         except redis.RedisError as error:
             self._give_up(error)
             return None
         return count, max(left, 0) / 1000
-
-    def _counting(self) -> Any:
-        with self._lock:
-            if self._url != settings.CACHE_URL:
-                self._url = settings.CACHE_URL
-                client = redis.Redis.from_url(
-                    self._url,
-                    socket_timeout=self.TIMEOUT_SECONDS,
-                    socket_connect_timeout=self.TIMEOUT_SECONDS,
-                    retry=Retry(NoBackoff(), 0),
-                )
-                self._script = client.register_script(_COUNT)
-            return self._script
 
     def _give_up(self, error: Exception) -> None:
         with self._lock:
@@ -76,6 +64,18 @@ class Counter:
             if now >= self._closed_until:
                 log.warning("Rates are not counted for %s s: %s", self.PAUSE_SECONDS, error)
             self._closed_until = now + self.PAUSE_SECONDS
+
+
+@functools.lru_cache(maxsize=1)
+def _counting(url: str) -> Any:
+    """The script that counts, in the server at this URL."""
+    client = redis.Redis.from_url(
+        url,
+        socket_timeout=TIMEOUT_SECONDS,
+        socket_connect_timeout=TIMEOUT_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+    )
+    return client.register_script(_COUNT)
 
 
 counter = Counter()

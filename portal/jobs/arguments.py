@@ -13,7 +13,6 @@ from django import forms
 from rest_framework import serializers
 
 from portal.jobs.errors import InvalidArguments
-from portal.json_types import JsonObject
 
 Arguments = dict[str, Any]
 """Arguments in their final form, as the job's row holds them: JSON."""
@@ -98,18 +97,6 @@ class JobArguments(serializers.Serializer[Any]):
         return dict(serializer.validated_data)
 
     @classmethod
-    def json_schema(cls) -> JsonObject:
-        """The JSON Schema of the arguments, for the API's document."""
-        fields = cls().fields
-        schema: JsonObject = {
-            "type": "object",
-            "properties": {name: _schema(one) for name, one in fields.items()},
-        }
-        if required := [name for name, field in fields.items() if field.required]:
-            schema["required"] = required
-        return {**schema, "additionalProperties": False}
-
-    @classmethod
     def form_field(cls, name: str, **options: Any) -> forms.Field:
         """The form field of a number, with the same bounds; `options` are those of Django's field."""
         field = cls().fields[name]
@@ -125,35 +112,3 @@ def _sentences(error: Any) -> list[str]:
     if isinstance(error, Mapping):
         return list(dict.fromkeys(sentence for inner in error.values() for sentence in _sentences(inner)))
     return [str(sentence) for sentence in error]
-
-
-def _schema(field: Field) -> JsonObject:
-    schema = _type(field)
-    if field.default is not serializers.empty:
-        schema["default"] = field.default
-    description = {"description": str(field.help_text)} if field.help_text else {}
-    if not field.allow_null:
-        return {**schema, **description}
-    if isinstance(field, serializers.ListField):
-        return {"anyOf": [{**schema, **description}, {"type": "null"}]}
-    return {"anyOf": [schema, {"type": "null"}], **description}
-
-
-def _type(field: Field) -> JsonObject:
-    match field:
-        case WholeNumber():
-            return {"type": "integer", "minimum": field.low, "maximum": field.high}
-        case Number():
-            return {"type": "number", "minimum": field.low, "maximum": field.high}
-        case Flag():
-            return {"type": "boolean"}
-        case Id():
-            return {"type": "string", "format": "uuid"}
-        case serializers.ChoiceField():
-            return {"type": "string", "enum": list(field.choices)}
-        case serializers.ListField():
-            bounds = {"minItems": field.min_length, "maxItems": field.max_length}
-            items = {"type": "array", "items": _type(field.child)}
-            return {**items, **{name: bound for name, bound in bounds.items() if bound is not None}}
-        case _:
-            return {"type": "string"}

@@ -24,6 +24,11 @@ class TenantForeignKey(models.ForeignKey[SetType, GetType]):
         super().__init__(to, on_delete, **kwargs)
 
 
+def one_of(column: str, choices: type[models.TextChoices], *, name: str) -> models.CheckConstraint:
+    """The constraint by which the database, too, refuses every other value of a column with choices."""
+    return models.CheckConstraint(condition=models.Q(**{f"{column}__in": choices.values}), name=name)
+
+
 class CompositeForeignKey(BaseConstraint):
     """FOREIGN KEY (tenant_id, <column>) REFERENCES <table> (tenant_id, id).
 

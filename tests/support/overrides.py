@@ -7,6 +7,7 @@ from uuid import UUID
 
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
+from tools.catalogue import overrides
 from tools.catalogue.parameter_descriptions import parameter_descriptions
 from tools.catalogue.tools import update_tool
 from tools.models import ManualOverride, Tool, ToolEmbedding
@@ -90,3 +91,12 @@ def overrule(tools: list[Tool], text: str = "Ours.") -> None:
 
 def ids(**which: Any) -> list[UUID]:
     return list(ManualOverride.objects.filter(**which).values_list("pk", flat=True))
+
+
+def reset_override(*, pk: UUID, field: str, actor: str, reset: UUID | None = None) -> Tool:
+    overrides.reset_many(overrides=ids(tool=pk, field=field), actor=actor, reset=reset)
+    return Tool.objects.select_related("endpoint", "source").get(pk=pk)
+
+
+def keep_override(*, pk: UUID, field: str, actor: str) -> None:
+    overrides.keep_many(overrides=ids(tool=pk, field=field), actor=actor)

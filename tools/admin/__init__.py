@@ -6,6 +6,6 @@ shows states without letting anybody type over them; states change by the named 
 
 from __future__ import annotations
 
-from tools.admin import catalogue, history, jobs, pipeline, servers, syncs, tenants
+from tools.admin import catalogue, history, pipeline, tenants
 
-__all__ = ["catalogue", "history", "jobs", "pipeline", "servers", "syncs", "tenants"]
+__all__ = ["catalogue", "history", "pipeline", "tenants"]

@@ -32,18 +32,18 @@ class AdminRequest(HttpRequest):
     refusal: CatalogueError | None
 
 
-def may(request: HttpRequest, role: str) -> bool:
+def may(request: HttpRequest, role: Role | None) -> bool:
     """Whether the visitor is a member of a tenant with at least this role; without a tenant nothing can be read."""
     member = getattr(request, "member", None)
-    return member is not None and member.may(role)
+    return member is not None and role is not None and member.may(role)
 
 
 class TenantModelAdmin(ModelAdmin):
-    """Rows of the member's tenant. Django's permission and the tenant's role must both allow."""
+    """Rows of the member's tenant. Django's permission and the tenant's role must both allow; a role of None is nobody's."""
 
     role_to_view = Role.VIEWER
-    role_to_write = Role.OPERATOR
-    role_to_delete = Role.ADMIN
+    role_to_write: Role | None = Role.OPERATOR
+    role_to_delete: Role | None = Role.ADMIN
     list_per_page = 50
     # The services validate addresses; Django's URLField refuses hosts without a dot.
     formfield_overrides = {models.URLField: {"form_class": forms.CharField}}
@@ -84,20 +84,22 @@ class TenantModelAdmin(ModelAdmin):
 class ReadOnlyAdmin(TenantModelAdmin):
     """Rows that only the pipeline or an import writes: no add, change or delete."""
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
+    role_to_write = None
+    role_to_delete = None
 
 
-class RefusableForm(ModelForm):
-    """A form that shows what a service refused after the form itself had found nothing wrong."""
+class ServiceForm(ModelForm):
+    """Carries which state of the row its author saw, and shows what a service refused after the form itself had found nothing
+    wrong."""
 
     refusal: CatalogueError | None = None
+    seen_attribute = "newest_event"
+    """The row's attribute that tells its states apart."""
+    seen = forms.IntegerField(widget=forms.HiddenInput, required=False, min_value=0)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["seen"].initial = getattr(self.instance, self.seen_attribute, None)
 
     def _get_validation_exclusions(self) -> set[str]:
         # Else the model's URLField would refuse hosts without a dot.
@@ -115,20 +117,10 @@ class RefusableForm(ModelForm):
         return cleaned
 
 
-class SettingsForm(RefusableForm):
-    """Carries the number of the row's newest event that its author saw."""
-
-    seen = forms.IntegerField(widget=forms.HiddenInput, required=False, min_value=0)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["seen"].initial = getattr(self.instance, "newest_event", None)
-
-
 class ServiceAdmin(TenantModelAdmin):
     """Saves and deletes by services: subclasses define save_model and delete_model."""
 
-    form = RefusableForm
+    form = ServiceForm
 
     def changeform_view(
         self,
@@ -145,7 +137,7 @@ class ServiceAdmin(TenantModelAdmin):
             return super().changeform_view(request, object_id, form_url, extra_context)
 
     def get_form(self, request: HttpRequest, obj: object = None, change: bool = False, **kwargs: Any) -> Any:
-        form = cast(type[RefusableForm], super().get_form(request, obj, change, **kwargs))
+        form = cast(type[ServiceForm], super().get_form(request, obj, change, **kwargs))
         form.refusal = getattr(request, "refusal", None)
         return form
 
@@ -170,9 +162,7 @@ class ServiceAdmin(TenantModelAdmin):
 
 
 class SettingsAdmin(ServiceAdmin):
-    """Rows whose form carries what its author saw, which save_model passes on as `expected_event`."""
-
-    form = SettingsForm
+    """Rows whose form carries their newest event, which save_model passes on as `expected_event`."""
 
     def get_queryset(self, request: HttpRequest) -> models.QuerySet[Any]:
         newest = history.newest_event(self.model)

@@ -1,4 +1,4 @@
-"""Admin of sources, documents, endpoints, tools and overrides."""
+"""Admin of the catalogue: tools and overrides, sources with their documents, endpoints and syncs, and MCP servers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ from django.contrib.postgres.fields import ArrayField
 from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 
+from portal.tenancy.models import Role
 from tools import fields
-from tools.admin.base import ReadOnlyAdmin, RefusableForm, ServiceAdmin, SettingsAdmin
-from tools.catalogue import overrides, sources
+from tools.admin.base import ReadOnlyAdmin, ServiceAdmin, ServiceForm, SettingsAdmin
+from tools.admin.pipeline import refresh_embedding
+from tools.catalogue import overrides, servers, sources
 from tools.catalogue.errors import CatalogueError
-from tools.catalogue.tools import (
-    create_tool,
-    delete_tool,
-    refresh_embeddings,
-    update_tool,
+from tools.catalogue.tools import create_tool, delete_tool, update_tool
+from tools.models import (
+    Endpoint,
+    ManualOverride,
+    McpServer,
+    Source,
+    SourceDocument,
+    Sync,
+    SyncChange,
+    Tool,
+    ToolQuerySet,
 )
-from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool, ToolQuerySet
 from tools.web.embeddings.state import badge_of
 from tools.web.shell.forms import LinesField, PlainTextField
 
@@ -29,14 +36,8 @@ _RECORD = (
 )  # fmt: skip
 
 
-class ToolForm(RefusableForm):
-    """Carries the version that its author saw."""
-
-    seen_version = forms.IntegerField(widget=forms.HiddenInput, required=False)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["seen_version"].initial = self.instance.version
+class ToolForm(ServiceForm):
+    seen_attribute = "version"
 
 
 @admin.register(Tool)
@@ -55,9 +56,9 @@ class ToolAdmin(ServiceAdmin):
     list_filter = ("active", "tool_type", "embeddings__status", "source", "lifecycle")
     list_select_related = ("source",)
     search_fields = ("name", "tool_id", "description")
-    actions = ("refresh_embedding",)
+    actions = (refresh_embedding,)
     fieldsets = (
-        (None, {"fields": (*fields.in_group(""), "seen_version")}),
+        (None, {"fields": (*fields.in_group(""), "seen")}),
         ("Classification", {"fields": fields.in_group("Classification")}),
         ("Availability", {"fields": fields.in_group("Availability")}),
         ("Schemas", {"classes": ("collapse",), "fields": fields.in_group("Schemas")}),
@@ -97,27 +98,14 @@ class ToolAdmin(ServiceAdmin):
         who = request.user.get_username()
         if change:
             changes = {name: given[name] for name in form.changed_data if name in fields.EDITABLE}
-            saved = update_tool(
-                pk=obj.pk, expected_version=given["seen_version"] or 0, changes=changes, actor=who
-            )
+            saved = update_tool(pk=obj.pk, expected_version=given["seen"] or 0, changes=changes, actor=who)
         else:
-            saved = create_tool(
-                actor=who, **{name: value for name, value in given.items() if name != "seen_version"}
-            )
+            saved = create_tool(actor=who, **{name: given[name] for name in given if name != "seen"})
         # Django logs and shows the row that the service wrote.
         obj.__dict__.update(saved.__dict__)
 
-    def save_related(self, request: HttpRequest, form: object, formsets: object, change: bool) -> None:
-        """Writes nothing: the form of a tool has no related rows."""
-
     def delete_model(self, request: HttpRequest, obj: Tool) -> None:
         delete_tool(pk=obj.pk, actor=request.user.get_username())
-
-    @admin.action(description="Refresh embedding", permissions=["operate"])
-    def refresh_embedding(self, request: HttpRequest, queryset: QuerySet[Tool]) -> None:
-        ids = list(queryset.values_list("pk", flat=True))
-        queued = refresh_embeddings(pks=ids)
-        messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tools.")
 
 
 @admin.register(Source)
@@ -188,3 +176,67 @@ class ManualOverrideAdmin(ReadOnlyAdmin):
             messages.error(request, str(error))
         else:
             messages.success(request, f"{done} fields were reset to imported.")
+
+
+@admin.register(Sync)
+class SyncAdmin(ReadOnlyAdmin):
+    """To look at; the portal's own pages apply and discard them."""
+
+    list_display = ("source", "state", "created_at", "created_by", "ended_at", "ended_by")
+    list_select_related = ("source",)
+    list_filter = ("state", "source")
+
+
+@admin.register(SyncChange)
+class SyncChangeAdmin(ReadOnlyAdmin):
+    list_display = ("name", "action", "key", "conflict", "applied")
+    list_filter = ("action", "conflict", "applied")
+    search_fields = ("key", "name")
+
+
+class ServerForm(ServiceForm):
+    def clean(self) -> dict[str, Any] | None:
+        """Adds the message of the service; the model would only name the constraint."""
+        cleaned = super().clean() or {}
+        if bool(cleaned.get("url")) == bool(cleaned.get("command_id")):
+            self.add_error("url", servers.ONE_WAY)
+        return cleaned
+
+
+@admin.register(McpServer)
+class McpServerAdmin(SettingsAdmin):
+    """Health and last error are read-only: a test or a sync writes them."""
+
+    form = ServerForm
+    role_to_write = Role.ADMIN
+    list_display = ("slug", "title", "url", "command_id", "health", "synced_at")
+    list_filter = ("health",)
+    search_fields = ("slug", "title", "url")
+    fields = (
+        "slug",
+        "title",
+        "url",
+        "command_id",
+        "headers",
+        "seen",
+        "health",
+        "synced_at",
+        "last_error",
+        "created_at",
+        "updated_at",
+    )
+    readonly_fields = ("health", "synced_at", "last_error", "created_at", "updated_at")
+
+    def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: bool) -> None:
+        who = request.user.get_username()
+        given = {name: value for name, value in form.cleaned_data.items() if name != "seen"}
+        if change:
+            changes = {name: value for name, value in given.items() if name in form.changed_data}
+            seen = form.cleaned_data["seen"]
+            saved = servers.update_server(pk=obj.pk, actor=who, expected_event=seen, **changes)
+        else:
+            saved = servers.create_server(actor=who, **given)
+        obj.__dict__.update(saved.__dict__)
+
+    def delete_model(self, request: HttpRequest, obj: McpServer) -> None:
+        servers.delete_server(pk=obj.pk, actor=request.user.get_username())

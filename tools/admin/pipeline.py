@@ -1,4 +1,4 @@
-"""Admin of embeddings and their tasks: read-only, without vectors; Refresh is the one thing to do."""
+"""Admin of jobs, embeddings and their tasks: read-only, without vectors; Refresh is the one thing to do."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from embeddings.models import EmbeddingModel, EmbeddingTask
+from portal.jobs.models import Job, JobFailure, WorkerHeartbeat
 from portal.resilience.models import Circuit, CounterSum
-from tools.admin.base import ReadOnlyAdmin
+from tools.admin.base import ModelAdmin, ReadOnlyAdmin
 from tools.catalogue.tools import refresh_embeddings
-from tools.models import ToolEmbedding
+from tools.models import Tool, ToolEmbedding
+
+
+@admin.action(description="Refresh embedding", permissions=["operate"])
+def refresh_embedding(model_admin: ModelAdmin, request: HttpRequest, rows: QuerySet[Any]) -> None:
+    """Asks for new vectors of tools, or of the tools of embeddings."""
+    ids = list(rows.values_list("pk" if rows.model is Tool else "entity_id", flat=True))
+    queued = refresh_embeddings(pks=ids)
+    messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tools.")
 
 
 @admin.register(ToolEmbedding)
@@ -25,16 +34,10 @@ class ToolEmbeddingAdmin(ReadOnlyAdmin):
         "entity", "slot", "active", "status", "source_hash", "vector_hash", "model", "dimension", "truncated", "error",
         "embedded_at",
     )  # fmt: skip
-    actions = ("refresh_embedding",)
+    actions = (refresh_embedding,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).defer("vector")
-
-    @admin.action(description="Refresh embedding", permissions=["operate"])
-    def refresh_embedding(self, request: HttpRequest, queryset: QuerySet[ToolEmbedding]) -> None:
-        ids = list(queryset.values_list("entity_id", flat=True))
-        queued = refresh_embeddings(pks=ids)
-        messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tools.")
 
 
 @admin.register(EmbeddingTask)
@@ -62,3 +65,37 @@ class CounterSumAdmin(ReadOnlyAdmin):
     """To look at; `/metrics` shows the same."""
 
     list_display = ("name", "label", "value")
+
+
+@admin.register(Job)
+class JobAdmin(ReadOnlyAdmin):
+    """To look at; the portal's own pages start, cancel and resume them."""
+
+    list_display = (
+        "title",
+        "kind",
+        "state",
+        "requested_by",
+        "total",
+        "done",
+        "failed",
+        "skipped",
+        "created_at",
+    )
+    list_filter = ("kind", "state")
+    search_fields = ("title", "requested_by")
+
+
+@admin.register(JobFailure)
+class JobFailureAdmin(ReadOnlyAdmin):
+    list_display = ("label", "error", "job", "failed_at", "retried_at")
+    list_select_related = ("job",)
+    search_fields = ("label", "error")
+
+
+@admin.register(WorkerHeartbeat)
+class WorkerHeartbeatAdmin(ReadOnlyAdmin):
+    """Heartbeats of all workers of the installation; they belong to no tenant."""
+
+    list_display = ("queue", "host", "pid", "at")
+    list_filter = ("queue",)

@@ -76,6 +76,8 @@ class ApiKeyAdmin(TenantModelAdmin):
     """A key is created here and shown once; afterwards it can only be revoked."""
 
     role_to_view = role_to_write = Role.ADMIN
+    role_to_delete = None
+    form = ApiKeyForm
     list_display = ("name", "prefix", "scopes", "max_sensitivity", "expires_at", "last_used_at", "revoked_at")
     fields = (
         "name",
@@ -93,16 +95,8 @@ class ApiKeyAdmin(TenantModelAdmin):
     def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
-
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return self.has_add_permission(request)
-
-    def get_form(self, request: HttpRequest, obj: object = None, change: bool = False, **kwargs: Any) -> Any:
-        if obj is None:
-            return super().get_form(request, obj, change, form=ApiKeyForm, fields=ApiKeyForm.Meta.fields)
-        return super().get_form(request, obj, change, **kwargs)
 
     def get_fields(self, request: HttpRequest, obj: object = None) -> Any:
         return ApiKeyForm.Meta.fields if obj is None else self.fields

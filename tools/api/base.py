@@ -11,7 +11,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model, QuerySet
 from django.http import HttpResponseBase
 from django_filters import FilterSet
-from drf_spectacular.utils import OpenApiParameter
+from drf_spectacular.utils import OpenApiParameter, extend_schema_view
 from rest_framework.exceptions import NotFound, PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,14 +19,21 @@ from rest_framework.views import APIView
 
 from portal.http import idempotency
 from portal.http.bulkhead import bulkhead
+from portal.json_types import JsonObject
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import Caller
 from portal.tenancy.models import Scope
 from portal.tenancy.rights import Rights
 from tools.api.fields import refuse_unknown
 from tools.api.pagination import CursorPages
-from tools.api.schema.json_schema import SerializerClass
-from tools.api.schema.operations import allowed_values
+from tools.api.schema.json_schema import SerializerClass, answer_schema
+from tools.api.schema.operations import (
+    allowed_values,
+    filter_parameters,
+    operation,
+    page,
+    page_parameters,
+)
 
 Handler = Callable[..., Response]
 Row = TypeVar("Row", bound=Model)
@@ -104,10 +111,20 @@ class TenantListView(TenantView):
     list_operation: ClassVar[tuple[str, ...]]
     """Id, summary and, where it needs one, description of the operation."""
     serializer_class: ClassVar[SerializerClass]
-    pagination_class: ClassVar[type[CursorPages]] = CursorPages
+    item_schema: ClassVar[JsonObject | None] = None
+    """A reference to the component that the serializer has; without one the items are described in place."""
+    ordering: ClassVar[tuple[str, ...]]
     filterset_class: ClassVar[type[FilterSet] | None] = None
     query_parameters: ClassVar[Sequence[OpenApiParameter]] = ()
     """Further parameters, which `get_queryset` reads; a value that their schemas do not have is refused."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Describes the list, as `operation` does a method of another view."""
+        super().__init_subclass__(**kwargs)
+        parameters = [*filter_parameters(cls.filterset_class), *cls.query_parameters, *page_parameters()]
+        answer = page(cls.item_schema or answer_schema(cls.serializer_class))
+        description = operation(*cls.list_operation, parameters=parameters, answers={200: answer})
+        extend_schema_view(get=description)(cls)
 
     def get_queryset(self) -> QuerySet[Any]:
         """The rows that the caller may see."""
@@ -120,7 +137,7 @@ class TenantListView(TenantView):
             if not filtered.is_valid():
                 raise ValidationError(filtered.errors)
             rows = filtered.qs
-        pages = self.pagination_class()
+        pages = CursorPages()
         shown = self.prepare(pages.paginate_queryset(rows, request, view=self) or [])
         serializer = self.serializer_class(shown, many=True, context={"view": self})
         return pages.get_paginated_response(serializer.data)
@@ -137,7 +154,7 @@ class TenantListView(TenantView):
     def _check_parameters(self, given: Mapping[str, str]) -> None:
         filters = self.filterset_class.base_filters if self.filterset_class else ()
         known = {one.name: allowed_values(one) for one in self.query_parameters}
-        refuse_unknown(given, {*known, *filters, *self.pagination_class.PARAMETERS})
+        refuse_unknown(given, {*known, *filters, *CursorPages.PARAMETERS})
         for name, values in known.items():
             if values and name in given and given[name] not in values:
                 raise ValidationError({name: f"One of these, please: {', '.join(values)}."})

@@ -4,31 +4,25 @@ microsecond. What a sync or a health check notes about them leaves it alone."""
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from rest_framework.request import Request
 
 from portal.http.conditional import expected_version, seen_versions, version_etag
 from portal.http.problems import Problem
+from tools.models import McpServer, Source
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Changed(Protocol):
-    """A row that says when it was last changed."""
-
-    updated_at: datetime
-
-
-def _version(row: Changed) -> int:
+def _version(row: Source | McpServer) -> int:
     return (row.updated_at - _EPOCH) // timedelta(microseconds=1)
 
 
-def etag_of(row: Changed) -> str:
+def etag_of(row: Source | McpServer) -> str:
     return version_etag(_version(row))
 
 
-def require_current(request: Request, row: Changed) -> None:
+def require_current(request: Request, row: Source | McpServer) -> None:
     """A Problem 412 unless the caller's If-Match names the row as it is, 428 without one. The row is locked."""
     current = _version(row)
     if expected_version(seen_versions(request), current) != current:

@@ -77,14 +77,6 @@ class RowSerializer(serializers.ModelSerializer[Any]):
         return {name: {"read_only": True} for name in self.Meta.fields}
 
 
-class FieldChangeSerializer(serializers.Serializer[Any]):
-    """What became of one field."""
-
-    field = serializers.CharField()
-    before = serializers.JSONField()
-    after = serializers.JSONField()
-
-
 class StrictSerializer(serializers.Serializer[Any]):
     """Refuses unknown fields: a mistyped option that is quietly ignored would do something else than asked."""
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
-from uuid import UUID
 
+from django.core.exceptions import ValidationError as InvalidValue
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from portal.http.bodies import storage_problem
 from portal.http.problems import Problem
@@ -27,13 +24,13 @@ def invalid_cursor() -> Problem:
 class CursorPages(CursorPagination):
     """`limit` (at most 100) and `cursor`; answers {results, next, previous, next_cursor} and a Link header.
 
-    `count=true` adds `total`, which costs a count of everything that the filters let through.
+    `count=true` adds `total`, which costs a count of everything that the filters let through. The view's `ordering` is that of
+    the rows; a cursor holds a value of its first column.
     """
 
     PARAMETERS = ("limit", "cursor", "count")
     page_size = 20
     max_page_size = 100
-    ordering = ("name", "id")
 
     def get_page_size(self, request: Request) -> int:
         given = request.query_params.get("limit")
@@ -44,9 +41,7 @@ class CursorPages(CursorPagination):
             return int(given)
         raise ValidationError({"limit": f"A number from 1 to {self.max_page_size}, please."})
 
-    def paginate_queryset(
-        self, queryset: Any, request: Request, view: APIView | None = None
-    ) -> list[Any] | None:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
         counted = request.query_params.get("count", "false")
         if counted not in {"true", "false"}:
             raise ValidationError({"count": "`true` or `false`, please."})
@@ -54,8 +49,17 @@ class CursorPages(CursorPagination):
         self._total = queryset.count() if counted == "true" else None
         return rows
 
-    def is_position(self, position: object) -> bool:
-        """Whether the first field of the ordering can be compared with this."""
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        ordering: tuple[str, ...] = view.ordering
+        self._column = queryset.model._meta.get_field(ordering[0].lstrip("-"))
+        return ordering
+
+    def _is_position(self, position: object) -> bool:
+        """Whether the first column of the ordering can be compared with this."""
+        try:
+            self._column.to_python(position)
+        except InvalidValue:
+            return False
         return storage_problem(position) is None
 
     def decode_cursor(self, request: Request) -> Any:
@@ -63,7 +67,7 @@ class CursorPages(CursorPagination):
             cursor = super().decode_cursor(request)
         except NotFound:
             cursor = None
-        if "cursor" in request.query_params and (cursor is None or not self.is_position(cursor.position)):
+        if "cursor" in request.query_params and (cursor is None or not self._is_position(cursor.position)):
             raise invalid_cursor()
         return cursor
 
@@ -76,41 +80,3 @@ class CursorPages(CursorPagination):
         if self._total is not None:
             body["total"] = self._total
         return Response(body, headers={"Link": header} if header else None)
-
-
-class BySlug(CursorPages):
-    """In the order of the slugs."""
-
-    ordering = ("slug", "pk")
-
-
-class ByKey(CursorPages):
-    """In the order of the keys of endpoints."""
-
-    ordering = ("key", "pk")
-
-
-class NewestFirst(CursorPages):
-    """Newest first."""
-
-    ordering = ("-created_at", "-pk")
-
-    def is_position(self, position: object) -> bool:
-        return position is None or _is(datetime.fromisoformat, str(position))
-
-
-class ByItem(CursorPages):
-    """In the order of the items."""
-
-    ordering = ("item_id", "pk")
-
-    def is_position(self, position: object) -> bool:
-        return position is None or _is(UUID, str(position))
-
-
-def _is(kind: Callable[[str], object], text: str) -> bool:
-    try:
-        kind(text)
-    except ValueError:
-        return False
-    return True

@@ -7,7 +7,7 @@ from django.db.models import Q, QuerySet
 
 from embeddings.models import EmbeddingStatus
 from portal.tenancy.models import Sensitivity
-from tools.models import Source, Tool, ToolType
+from tools.models import Tool, ToolType
 
 
 class ToolFilter(django_filters.FilterSet):
@@ -20,16 +20,12 @@ class ToolFilter(django_filters.FilterSet):
     category = django_filters.CharFilter(label="Category")
     routing_domain = django_filters.CharFilter(label="Domain")
     namespace = django_filters.CharFilter(label="Namespace")
-    tag = django_filters.CharFilter(field_name="tags", lookup_expr="contains", method="tagged", label="Tag")
+    tag = django_filters.CharFilter(method="tagged", label="Tag")
     sensitivity = django_filters.ChoiceFilter(choices=Sensitivity.choices, label="Sensitivity")
     embedding_status = django_filters.ChoiceFilter(
         field_name="embeddings__status", choices=EmbeddingStatus.choices, label="Embedding"
     )
     has_override = django_filters.BooleanFilter(method="overridden", label="Edited by hand")
-
-    class Meta:
-        model = Tool
-        fields: tuple[str, ...] = ()
 
     def containing(self, tools: QuerySet[Tool], name: str, value: str) -> QuerySet[Tool]:
         return tools.filter(
@@ -42,8 +38,3 @@ class ToolFilter(django_filters.FilterSet):
     def overridden(self, tools: QuerySet[Tool], name: str, value: object) -> QuerySet[Tool]:
         edited = tools.filter(overrides__isnull=False).distinct()
         return edited if value else tools.exclude(pk__in=edited.values("pk"))
-
-
-def source_slugs() -> list[str]:
-    """What the source filter offers."""
-    return list(Source.objects.values_list("slug", flat=True))

@@ -71,6 +71,12 @@ class Entry:
         """The author. A write that bypasses the services has none."""
         return self.context.get("actor")
 
+    @property
+    def position(self) -> Position:
+        """Where it stands in the history of its tool."""
+        thing = "tool" if self.model is Tool else "override"
+        return Position(self.row["pgh_created_at"], thing, self.row["pgh_id"])
+
     def changes(self, ignored: set[str]) -> Iterator[tuple[str, object, object]]:
         """Yields (field, value before, value after) of each changed field that is neither bookkeeping nor `ignored`."""
         if self.before is None:
@@ -90,23 +96,26 @@ def entries(
     **which: object,
 ) -> list[Entry]:
     """The newest `limit` events of the rows of a tracked model that match, newest first, whether a service, a bulk statement
-    or plain SQL wrote them."""
+    or plain SQL wrote them; each with the one before it of the same row, however far back that one is."""
+    older = events(model).filter(pgh_obj_id=OuterRef("pgh_obj_id"), pgh_id__lt=OuterRef("pgh_id"))
     found = events(model).filter(*conditions, **which).order_by(*order)
-    return [Entry(model, row, before) for row, before in with_before(model, found, limit)]
+    with_older = found.annotate(older=Subquery(older.order_by("-pgh_id").values("pgh_id")[:1]))
+    rows = list(with_older.values()[:limit])
+    numbers = [row.pop("older") for row in rows]
+    before = {row["pgh_id"]: row for row in events(model).filter(pgh_id__in=numbers).values()}
+    return [Entry(model, row, before.get(number)) for row, number in zip(rows, numbers, strict=True)]
 
 
-def tool_history(
-    tool_id: UUID, *, limit: int, before: Position | None = None
-) -> list[tuple[Position, Entry]]:
+def tool_history(tool_id: UUID, *, limit: int, before: Position | None = None) -> list[Entry]:
     """The newest `limit` events of a tool and of its overrides before a position, newest first."""
     found = [
-        (Position(entry.row["pgh_created_at"], thing, entry.row["pgh_id"]), entry)
+        entry
         for thing, (model, reference) in _THINGS.items()
         for entry in entries(
             model, limit, Q(**{reference: tool_id}), *([before.earlier(thing)] if before else [])
         )
     ]
-    return sorted(found, key=lambda one: one[0], reverse=True)[:limit]
+    return sorted(found, key=lambda one: one.position, reverse=True)[:limit]
 
 
 def events(model: type[Model]) -> QuerySet[Any]:
@@ -134,14 +143,3 @@ def require_event(row: Model, expected: int | None) -> None:
     newest = events(type(row)).filter(pgh_obj_id=row.pk).order_by("-pgh_id").values_list("pgh_id", flat=True)
     if newest.first() != expected:
         raise StaleSettings
-
-
-def with_before(model: type[Model], found: QuerySet[Any], limit: int) -> list[tuple[Event, Event | None]]:
-    """The first `limit` of these events, each with the one before it of the same row, however far back that one is."""
-    older = events(model).filter(pgh_obj_id=OuterRef("pgh_obj_id"), pgh_id__lt=OuterRef("pgh_id"))
-    rows = list(
-        found.annotate(older=Subquery(older.order_by("-pgh_id").values("pgh_id")[:1])).values()[:limit]
-    )
-    numbers = [row.pop("older") for row in rows]
-    before = {row["pgh_id"]: row for row in events(model).filter(pgh_id__in=numbers).values()}
-    return [(row, before.get(number)) for row, number in zip(rows, numbers, strict=True)]

@@ -91,14 +91,6 @@ def conflicts(overrides: QuerySet[ManualOverride]) -> set[UUID]:
     return {one.pk for one in override_statuses(overrides) if one.conflict}
 
 
-def reset_override(*, pk: UUID, field: str, actor: str, reset: UUID | None = None) -> Tool:
-    """Brings back what the source of this tool says of the field today, and returns the tool. A field that is not overridden
-    is left as it is. Raises Tool.DoesNotExist."""
-    found = ManualOverride.objects.filter(tool_id=pk, field=field).values_list("pk", flat=True)
-    reset_many(overrides=list(found), actor=actor, reset=reset)
-    return Tool.objects.select_related("endpoint", "source").get(pk=pk)
-
-
 def reset_many(*, overrides: Collection[UUID], actor: str, reset: UUID | None = None) -> int:
     """Brings back what the sources say today; returns how many of these overrides there still were. `reset` is the name by
     which `undo_reset` finds what was done here."""
@@ -110,12 +102,6 @@ def reset_many(*, overrides: Collection[UUID], actor: str, reset: UUID | None = 
             _follow(tools, rows, actor)
             done += len(rows)
     return done
-
-
-def keep_override(*, pk: UUID, field: str, actor: str) -> None:
-    """The operator has seen that the imported text moved on, and keeps their own."""
-    found = ManualOverride.objects.filter(tool_id=pk, field=field).values_list("pk", flat=True)
-    keep_many(overrides=list(found), actor=actor)
 
 
 def keep_many(*, overrides: Collection[UUID], actor: str) -> int:

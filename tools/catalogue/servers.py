@@ -14,17 +14,15 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.conf import settings
-from django.core.exceptions import ValidationError
 from django.db.models import RestrictedError
 from django.db.models.functions import Now
 
-from portal.http.bodies import storage_problem
 from portal.outbound.addresses import validate_url
 from portal.outbound.errors import FetchError, InvalidTarget
 from tools.catalogue.errors import Invalid, ManagedBySource
 from tools.catalogue.history import ANY_EVENT, require_event
 from tools.catalogue.mcp_commands import allowed_command
-from tools.catalogue.tools import catalogue_write
+from tools.catalogue.tools import catalogue_write, refuse_unknown_fields, validate_fields
 from tools.models import McpServer
 from tools.models.server import Health
 
@@ -43,7 +41,8 @@ _NOT_THEIRS = {
 
 def create_server(*, actor: str, **fields: Any) -> McpServer:
     """Raises Invalid, NameTaken."""
-    server = McpServer(**_known(fields))
+    refuse_unknown_fields(fields, EDITABLE_FIELDS)
+    server = McpServer(**fields)
     _validate(server, fields)
     with catalogue_write(actor):
         server.save(force_insert=True)
@@ -55,7 +54,7 @@ def update_server(
 ) -> McpServer:
     """Writes what differs. A changed connection is one that was not asked yet. `expected_event` is the number of the newest
     event that the author saw. Raises StaleSettings, Invalid, NameTaken, and McpServer.DoesNotExist."""
-    _known(changes)
+    refuse_unknown_fields(changes, EDITABLE_FIELDS)
     with catalogue_write(actor):
         server: McpServer = McpServer.objects.select_for_update(no_key=True).get(pk=pk)
         require_event(server, expected_event)
@@ -110,20 +109,10 @@ def _check_destination(url: str, variable: str) -> None:
         raise InvalidTarget(f"{variable} may be sent only to {', '.join(hosts)} ({variable}_HOSTS).")
 
 
-def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    if unknown := fields.keys() - EDITABLE_FIELDS:
-        raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
-    return dict(fields)
-
-
 def _validate(server: McpServer, given: Mapping[str, object]) -> None:
-    reasons = {name: storage_problem(value) for name, value in given.items()}
-    if problems := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
-        raise Invalid(problems)
-    try:
-        server.clean_fields(exclude=["tenant", "url"])  # `_way_problem` checks the URL as a connection does
-    except ValidationError as error:
-        raise Invalid(error.message_dict) from error
+    validate_fields(
+        server, given, exclude={"tenant", "url"}
+    )  # `_way_problem` checks the URL as a connection does
     errors = {
         "url": _way_problem(server),
         "command_id": _command_problem(server),

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.core.exceptions import ValidationError
 from django.db import connection
 from django.db.models.functions import Now
 
@@ -19,7 +18,7 @@ from portal.tenancy.context import current_tenant
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid
 from tools.catalogue.history import ANY_EVENT, require_event
-from tools.catalogue.tools import catalogue_write
+from tools.catalogue.tools import catalogue_write, refuse_unknown_fields, validate_fields
 from tools.models import McpServer, Schedule, Source, SourceKind, SyncState
 
 INTERVALS = {
@@ -48,8 +47,7 @@ def update_source(*, pk: UUID, actor: str, expected_event: int | None = ANY_EVEN
     """Changes what a source is called, where and when it is read, and whether its syncs win over edits (SYN-5). What changes
     nothing writes nothing. `expected_event` is the number of the newest event that the author saw. Raises StaleSettings,
     Invalid, Source.DoesNotExist."""
-    if unknown := set(changes) - set(SETTINGS):
-        raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
+    refuse_unknown_fields(changes, SETTINGS)
     with catalogue_write(actor):
         source: Source = Source.objects.select_for_update(no_key=True).get(pk=pk)
         require_event(source, expected_event)
@@ -59,7 +57,10 @@ def update_source(*, pk: UUID, actor: str, expected_event: int | None = ANY_EVEN
             return source
         for name in changed:
             setattr(source, name, changes[name])
-        _validate(source, changed)
+        # Which addresses are allowed is checked when one is requested: Django would refuse a host without a dot, and take a password.
+        others = {field.name for field in Source._meta.fields} - set(changed)
+        validate_fields(source, changes, exclude=others | {"url"})
+        check_address(source, changed)
         if {"schedule", "url", "server"} & set(changed):
             interval = INTERVALS.get(Schedule(source.schedule))
             source.next_sync_at = Now() + interval if interval else None
@@ -79,15 +80,6 @@ def _leave(source: Source, read_at: str, actor: str) -> None:
         waiting.filter(document__name=read_at[:300]).update(
             state=SyncState.DISCARDED, ended_at=Now(), ended_by=actor
         )
-
-
-def _validate(source: Source, changed: list[str]) -> None:
-    try:
-        # Which addresses are allowed is checked when one is requested: Django would refuse a host without a dot, and take a password.
-        source.clean_fields(exclude={field.name for field in Source._meta.fields} - set(changed) | {"url"})
-    except ValidationError as error:
-        raise Invalid(error.message_dict) from error
-    check_address(source, changed)
 
 
 def check_address(source: Source, changed: Container[str]) -> None:

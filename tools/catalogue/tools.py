@@ -5,14 +5,14 @@ tools/catalogue/sources.py, and imports write through tools/imports/syncing/appl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, OperationalError, transaction
-from django.db.models import F
+from django.db.models import F, Model
 from django.db.models.functions import Now
 
 from embeddings.models import Priority
@@ -56,11 +56,27 @@ def catalogue_write(actor: str, **context: str) -> Iterator[None]:
         raise known from error
 
 
+def refuse_unknown_fields(given: Iterable[str], known: Container[str]) -> None:
+    """Raises Invalid for fields that nobody may set."""
+    if unknown := [name for name in given if name not in known]:
+        raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
+
+
+def validate_fields(row: Model, given: Mapping[str, object], *, exclude: Collection[str]) -> None:
+    """Raises Invalid for given values that cannot be stored, and where the model refuses its fields but those of `exclude`.
+    Every entry point comes through here: a NUL in a form's JSON is refused like one in a body of the API."""
+    reasons = {name: storage_problem(value) for name, value in given.items()}
+    if problems := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
+        raise Invalid(problems)
+    try:
+        row.clean_fields(exclude)
+    except ValidationError as error:
+        raise Invalid(error.message_dict) from error
+
+
 def create_tool(*, actor: str, **fields: Any) -> Tool:
     """A tool written by hand. Raises Invalid, NameTaken."""
-    unknown = set(fields) - {*EDITABLE, *IDENTITY}
-    if unknown:
-        raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
+    refuse_unknown_fields(fields, {*EDITABLE, *IDENTITY})
     tool = Tool(**fields, updated_by=actor)
     _validate(tool, fields)
     with catalogue_write(actor):
@@ -77,9 +93,7 @@ def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, object
     endpoint-backed tool says records a ManualOverride; writing the imported value itself removes it. Raises StaleVersion,
     Invalid, and Tool.DoesNotExist.
     """
-    unknown = set(changes) - {*EDITABLE, "parameter_descriptions"}
-    if unknown:
-        raise Invalid({name: ["This field cannot be set."] for name in sorted(unknown)})
+    refuse_unknown_fields(changes, {*EDITABLE, "parameter_descriptions"})
     with catalogue_write(actor):
         tool = _locked(pk)
         if tool.version != expected_version:
@@ -161,23 +175,15 @@ def _locked(pk: UUID) -> Tool:
 
 
 def _validate(tool: Tool, given: Mapping[str, object]) -> None:
-    """Every entry point comes through here: a NUL in a form's JSON is refused like one in a body of the API."""
-    reasons = {name: storage_problem(value) for name, value in given.items()}
-    if problems := {name: [f"This value {reason}."] for name, reason in reasons.items() if reason}:
-        raise Invalid(problems)
-    try:
-        tool.clean_fields(exclude=["tenant", "source", "endpoint"])
-        _check_schema(tool)
-    except ValidationError as error:
-        raise Invalid(error.message_dict) from error
-
-
-def _check_schema(tool: Tool) -> None:
-    for field in ("parameters", "annotations"):
-        if not isinstance(getattr(tool, field), dict):
-            raise ValidationError({field: ["Must be a JSON object."]})
-    if tool.output is not None and not isinstance(tool.output, dict):
-        raise ValidationError({"output": ["Must be a JSON object."]})
+    validate_fields(tool, given, exclude={"tenant", "source", "endpoint"})
+    objects = {
+        "parameters": tool.parameters,
+        "annotations": tool.annotations,
+        "output": {} if tool.output is None else tool.output,
+    }
+    for field, value in objects.items():
+        if not isinstance(value, dict):
+            raise Invalid({field: ["Must be a JSON object."]})
 
 
 def _changed_texts(tool: Tool, given: object) -> dict[str, str]:

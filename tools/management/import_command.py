@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 from django.core.management.base import CommandParser
 
 from portal.outbound.errors import FetchError
-from portal.tenancy.commands import REFUSED, TenantCommand
+from portal.tenancy.commands import REFUSED, Options, TenantCommand
 from tools.catalogue.errors import CatalogueError, RemovalsNeedConfirmation
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing.changes import ImportReport
@@ -20,7 +20,6 @@ from tools.models import SourceKind
 
 ACTOR = "command line"
 SHOWN = 20
-Options = dict[str, Any]
 
 
 class ImportCommand(TenantCommand):

@@ -10,6 +10,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models.functions import Now
 
+from portal.tenancy.fields import one_of
 from portal.tenancy.history import track
 from portal.tenancy.models import TenantModel
 
@@ -53,9 +54,7 @@ class McpServer(TenantModel):
                 condition=models.Q(url="", command_id__gt="") | models.Q(url__gt="", command_id=""),
                 name="mcp_server_one_way",
             ),
-            models.CheckConstraint(
-                condition=models.Q(health__in=Health.values), name="mcp_server_health_known"
-            ),
+            one_of("health", Health, name="mcp_server_health_known"),
         ]
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models.functions import Now
 
-from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey, one_of
 from portal.tenancy.history import track
 from portal.tenancy.models import TenantModel
 from tools.models.server import SLUG_PATTERN, McpServer
@@ -76,11 +76,9 @@ class Source(TenantModel):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             *TenantModel.Meta.constraints,
             CompositeForeignKey(column="server_id", table="tools_mcpserver", name="source_server"),
-            models.CheckConstraint(
-                condition=models.Q(schedule__in=Schedule.values), name="source_schedule_known"
-            ),
+            one_of("schedule", Schedule, name="source_schedule_known"),
             models.UniqueConstraint(fields=["tenant", "slug"], name="source_slug_once"),
-            models.CheckConstraint(condition=models.Q(kind__in=SourceKind.values), name="source_kind_known"),
+            one_of("kind", SourceKind, name="source_kind_known"),
         ]
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.db.models.functions import Now
 
-from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey, one_of
 from portal.tenancy.models import TenantManager, TenantModel
 from tools.models.source import Source, SourceDocument
 
@@ -66,7 +66,7 @@ class Sync(TenantModel):
             CompositeForeignKey(
                 column="document_id", table="tools_sourcedocument", name="sync_document", on_delete="CASCADE"
             ),
-            models.CheckConstraint(condition=models.Q(state__in=SyncState.values), name="sync_state_known"),
+            one_of("state", SyncState, name="sync_state_known"),
         ]
         indexes: ClassVar[list[models.Index]] = [
             models.Index(fields=["tenant", "source", "-created_at"], name="sync_newest"),
@@ -115,9 +115,7 @@ class SyncChange(TenantModel):
                 column="sync_id", table="tools_sync", name="sync_change_sync", on_delete="CASCADE"
             ),
             models.UniqueConstraint(fields=["tenant", "sync", "key"], name="sync_change_once"),
-            models.CheckConstraint(
-                condition=models.Q(action__in=Action.values), name="sync_change_action_known"
-            ),
+            one_of("action", Action, name="sync_change_action_known"),
         ]
 
     def __str__(self) -> str:

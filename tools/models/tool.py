@@ -3,7 +3,9 @@ through tools/imports/syncing/apply.py and tools/imports/files/import_export.py.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import ClassVar
+from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -13,7 +15,7 @@ from django.db.models.functions import Now
 
 from embeddings import slots
 from embeddings.models import EntityEmbedding
-from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey, one_of
 from portal.tenancy.history import track
 from portal.tenancy.models import Sensitivity, TenantManager, TenantModel
 from portal.tenancy.rights import Rights
@@ -72,6 +74,13 @@ class ToolQuerySet(models.QuerySet["Tool"]):
     def active(self) -> ToolQuerySet:
         """Those that are embedded and searched."""
         return self.filter(active=True)
+
+    def find(self, ref: str, namespace: str) -> Tool | None:
+        """The tool of this UUID, or else of this tool_id in the namespace; a tool_id may look like a UUID, too."""
+        found = None
+        with suppress(ValueError):
+            found = self.filter(pk=UUID(ref)).first()
+        return found or self.filter(tool_id=ref, namespace=namespace).first()
 
     def with_serving_embedding(self) -> ToolQuerySet:
         """Prefetches in `embeddings` the one row of the serving slot, without its vector."""
@@ -151,16 +160,10 @@ class Tool(TenantModel):
             # An inactive tool keeps its tool_id, so a clash is a 409 that names it.
             models.UniqueConstraint(fields=["tenant", "namespace", "tool_id"], name="tool_id_once"),
             models.UniqueConstraint(fields=["tenant", "endpoint"], name="tool_endpoint_once"),
-            models.CheckConstraint(condition=models.Q(tool_type__in=ToolType.values), name="tool_type_known"),
-            models.CheckConstraint(
-                condition=models.Q(sensitivity__in=Sensitivity.values), name="tool_sensitivity_known"
-            ),
-            models.CheckConstraint(
-                condition=models.Q(visibility__in=Visibility.values), name="tool_visibility_known"
-            ),
-            models.CheckConstraint(
-                condition=models.Q(lifecycle__in=Lifecycle.values), name="tool_lifecycle_known"
-            ),
+            one_of("tool_type", ToolType, name="tool_type_known"),
+            one_of("sensitivity", Sensitivity, name="tool_sensitivity_known"),
+            one_of("visibility", Visibility, name="tool_visibility_known"),
+            one_of("lifecycle", Lifecycle, name="tool_lifecycle_known"),
             models.CheckConstraint(
                 condition=models.Q(semantic_weight__gte=0.1, semantic_weight__lte=3.0),
                 name="tool_semantic_weight_in_range",

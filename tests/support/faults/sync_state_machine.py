@@ -33,7 +33,8 @@ from tests.support.faults.catalogue_model import (
 from tests.support.faults.history_check import HistoryCheck
 from tests.support.faults.interrupted_syncs import at_moment, children, write, write_and_die
 from tests.support.imports.syncs import WRITTEN
-from tools.catalogue import embedding_text, overrides, sources
+from tests.support.overrides import keep_override, reset_override
+from tools.catalogue import embedding_text, sources
 from tools.catalogue.errors import CatalogueError, RemovalsNeedConfirmation, StalePlan, StaleVersion
 from tools.catalogue.parameter_descriptions import parameter_descriptions
 from tools.catalogue.tools import update_tool
@@ -306,7 +307,7 @@ def machine(make_tenant: Callable[[], Tenant], owner: psycopg.Connection[Any]) -
 
         def keep_or_reset(self, which: int, field: str, *, keep: bool) -> None:
             name = self.one(which)
-            decide = overrides.keep_override if keep else overrides.reset_override
+            decide = keep_override if keep else reset_override
             with tenant_context(self.tenant.pk):
                 decide(pk=self.ids[name], field=field, actor="otto")
             (self.model.keep if keep else self.model.reset)(name, field)

@@ -9,7 +9,7 @@ import pytest
 
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
-from tests.support.overrides import edit, pets, recorded, texts, wanted
+from tests.support.overrides import edit, keep_override, pets, recorded, reset_override, texts, wanted
 from tools import fields
 from tools.catalogue import embedding_text, overrides
 from tools.catalogue.errors import Invalid
@@ -85,7 +85,7 @@ def test_syn_5_an_edited_field_is_recorded_kept_by_a_sync_in_conflict_then_and_r
     assert [one.imported for one in overrides.override_statuses(ManualOverride.objects.all())] == [second]
     assert overrides.conflicts(ManualOverride.objects.all()) == {override.pk}
 
-    overrides.reset_override(pk=now.pk, field=field, actor="rita")
+    reset_override(pk=now.pk, field=field, actor="rita")
     again = Tool.objects.get()
     assert (getattr(again, field), again.version, again.updated_by) == (second, now.version + 1, "rita")
     assert recorded() == {}
@@ -132,7 +132,7 @@ def test_syn_5_core_is_overruled_too(tenant: Tenant) -> None:
     assert recorded() == {"core": False}
     sync_file(tenant, "core", True)
     assert Tool.objects.get().core is False
-    overrides.reset_override(pk=Tool.objects.get().pk, field="core", actor="olga")
+    reset_override(pk=Tool.objects.get().pk, field="core", actor="olga")
     assert Tool.objects.get().core is True
 
 
@@ -177,7 +177,7 @@ def test_syn_5_an_override_outlives_the_field_in_its_source_and_resets_to_nothin
     assert len(overrides.conflicts(ManualOverride.objects.all())) == 1
     edit(category="ours too")
     assert recorded() == {"category": "ours too"}
-    overrides.reset_override(pk=Tool.objects.get().pk, field="category", actor="olga")
+    reset_override(pk=Tool.objects.get().pk, field="category", actor="olga")
     assert Tool.objects.get().category == ""
 
 
@@ -207,7 +207,7 @@ def test_syn_5_a_parameters_description_is_overruled_alone_also_behind_reference
     assert texts()[name] == "Ours."
     assert len(overrides.conflicts(ManualOverride.objects.all())) == 1
 
-    tool = overrides.reset_override(pk=Tool.objects.get().pk, field=f"parameters.{name}", actor="olga")
+    tool = reset_override(pk=Tool.objects.get().pk, field=f"parameters.{name}", actor="olga")
     assert tool.parameters == tool.endpoint.input_schema
     assert texts()[name] == "Said anew."
 
@@ -239,9 +239,9 @@ def test_syn_5_a_vanished_parameter_is_a_conflict_and_its_override_waits_for_its
     import_document(tenant, pets())
     assert texts()["dry"] == "Ours."
     import_document(tenant, without)
-    overrides.keep_override(pk=Tool.objects.get().pk, field="parameters.dry", actor="olga")
+    keep_override(pk=Tool.objects.get().pk, field="parameters.dry", actor="olga")
     assert overrides.conflicts(ManualOverride.objects.all()) == set()
-    overrides.reset_override(pk=Tool.objects.get().pk, field="parameters.dry", actor="olga")
+    reset_override(pk=Tool.objects.get().pk, field="parameters.dry", actor="olga")
     import_document(tenant, pets())
     assert texts()["dry"] == "Only checks."
 

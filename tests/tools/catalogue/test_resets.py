@@ -15,7 +15,18 @@ from embeddings.text import source_hash
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
-from tests.support.overrides import Json, edit, ids, many, overrule, pets, recorded, texts, wanted
+from tests.support.overrides import (
+    Json,
+    edit,
+    ids,
+    many,
+    overrule,
+    pets,
+    recorded,
+    reset_override,
+    texts,
+    wanted,
+)
 from tests.support.threads import together
 from tools.catalogue import embedding_text, overrides
 from tools.catalogue.errors import CatalogueError, StaleVersion
@@ -167,7 +178,7 @@ def test_syn_5_undo_refuses_with_a_sentence_when_the_only_tool_was_edited_and_ch
     (tool,) = many(tenant, 1)
     overrule([tool])
     reset = uuid4()
-    overrides.reset_override(pk=tool.pk, field="description", actor="rita", reset=reset)
+    reset_override(pk=tool.pk, field="description", actor="rita", reset=reset)
     edit(category="new")
     with pytest.raises(
         CatalogueError, match=f"olga changed {tool.name} after the reset, so it was not undone"
@@ -181,7 +192,7 @@ def test_syn_5_that_refusal_needs_the_versions(tenant: Tenant, monkeypatch: pyte
     (tool,) = many(tenant, 1)
     overrule([tool])
     reset = uuid4()
-    overrides.reset_override(pk=tool.pk, field="description", actor="rita", reset=reset)
+    reset_override(pk=tool.pk, field="description", actor="rita", reset=reset)
     edit(use_cases=["Newer?"])
     monkeypatch.setattr(
         overrides, "_versions_after", lambda reset, tools: {one.pk: one.version for one in tools}

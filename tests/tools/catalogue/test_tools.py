@@ -14,9 +14,10 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.counts import scaled
 from tests.support.imports.documents import document, import_document
+from tests.support.overrides import reset_override
 from tests.support.threads import together
 from tools import fields
-from tools.catalogue import overrides, sources
+from tools.catalogue import sources
 from tools.catalogue.errors import Busy, Invalid, ManagedBySource, NameTaken, StaleVersion
 from tools.catalogue.tools import create_tool, delete_tool, refresh_embeddings, update_tool
 from tools.models import ManualOverride, Source, Tool, ToolEmbedding
@@ -210,7 +211,7 @@ def test_cat_8_overrides_and_imports_have_their_author(tenant: Tenant, rows: Any
     import_document(tenant, document("a"))
     tool = Tool.objects.get()
     update(tool, description="Ours.")
-    overrides.reset_override(pk=tool.pk, field="description", actor="rita")
+    reset_override(pk=tool.pk, field="description", actor="rita")
     assert rows(EVENTS, [tool.pk])[0][2] == "importer"
     assert [event[2] for event in rows(EVENTS, [tool.pk])] == ["importer", "olga", "rita"]
     assert rows(

@@ -5,18 +5,19 @@ from __future__ import annotations
 import base64
 import re
 from datetime import datetime
+from typing import Any
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from portal.json_types import JsonObject
 from portal.tenancy.models import Scope
-from tools.api.fields import refuse_unknown
-from tools.api.history.serializers import EventSerializer
+from tools.api.fields import ComputedField, refuse_unknown
 from tools.api.pagination import CursorPages, invalid_cursor
 from tools.api.schema import operations as docs
-from tools.api.schema.json_schema import answer_schema
+from tools.api.schema.json_schema import TEXT, answer_schema, described
 from tools.api.tools.lookup import OneToolView
 from tools.catalogue.history import Entry, Position, tool_history
 
@@ -37,18 +38,24 @@ def _position_of(cursor: str) -> Position:
     return Position(datetime.fromisoformat(at), thing, int(number))
 
 
-def _event(position: Position, entry: Entry) -> JsonObject:
-    changes = entry.changes(_IGNORED)
-    return {
-        "id": f"{position.thing}-{position.number}",
-        "at": position.at,
-        "who": entry.actor,
-        "thing": position.thing,
-        "event": entry.verb,
-        "field": entry.row.get("field"),
-        "version": entry.row.get("version"),
-        "changes": [{"field": name, "before": before, "after": after} for name, before, after in changes],
-    }
+class EventSerializer(serializers.Serializer[Any]):
+    """What happened to a tool or to one of its overrides."""
+
+    id = ComputedField(TEXT)
+    at = serializers.DateTimeField(source="position.at")
+    who = serializers.CharField(source="actor", allow_null=True)
+    thing = serializers.ChoiceField(["tool", "override"], source="position.thing")
+    event = serializers.ChoiceField(["created", "changed", "deleted"], source="verb")
+    field = serializers.CharField(source="row.field", allow_null=True, help_text="Of an override.")
+    version = serializers.IntegerField(source="row.version", allow_null=True)
+    changes = ComputedField({"type": "array", "items": described(field=TEXT, before={}, after={})})
+
+    def get_id(self, entry: Entry) -> str:
+        return f"{entry.position.thing}-{entry.position.number}"
+
+    def get_changes(self, entry: Entry) -> list[JsonObject]:
+        changes = entry.changes(_IGNORED)
+        return [{"field": name, "before": before, "after": after} for name, before, after in changes]
 
 
 class ToolHistoryView(OneToolView):
@@ -72,11 +79,11 @@ class ToolHistoryView(OneToolView):
         except ValueError as error:
             raise invalid_cursor() from error
         found = tool_history(self.find_tool(ref).pk, limit=limit + 1, before=before)
-        cursor = _cursor_of(found[limit - 1][0]) if len(found) > limit else None
+        cursor = _cursor_of(found[limit - 1].position) if len(found) > limit else None
         following = cursor and replace_query_param(request.build_absolute_uri(), "cursor", cursor)
         return Response(
             {
-                "results": EventSerializer([_event(*one) for one in found[:limit]], many=True).data,
+                "results": EventSerializer(found[:limit], many=True).data,
                 "next": following,
                 "previous": None,  # two tables hold the events, and their pages lead back in time only
                 "next_cursor": cursor,

@@ -18,7 +18,7 @@ from tools.api.fields import (
     StrictSerializer,
 )
 from tools.api.jobs.addresses import job_address
-from tools.api.schema.json_schema import BOOLEAN, answer_schema
+from tools.api.schema.json_schema import BOOLEAN, answer_schema, body_schema
 
 RETRY_AFTER = "2"
 KIND: JsonObject = {"type": "string", "enum": [kind.name for kind in kinds.all_kinds()]}
@@ -100,7 +100,7 @@ class NewJobSerializer(StrictSerializer):
 
 def _arguments(kind: JobKind) -> JsonObject:
     """The arguments of a kind, as its serializer declares them."""
-    schema = kind.arguments.json_schema()
+    [schema] = body_schema(kind.arguments).values()
     return {"type": schema.pop("type"), "title": kind.name, **schema}
 
 

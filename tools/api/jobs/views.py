@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -14,6 +13,7 @@ from portal.http.authentication import require_scope
 from portal.http.idempotency import idempotent
 from portal.jobs import services
 from portal.jobs.models import Job, JobFailure, JobState
+from portal.tenancy.keys import Caller
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, find_row
 from tools.api.jobs.serializers import (
@@ -27,27 +27,23 @@ from tools.api.jobs.serializers import (
     NewJobSerializer,
     accepted,
 )
-from tools.api.pagination import ByItem, NewestFirst
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN, answer_schema
 from tools.catalogue.embedding_jobs import BACKFILL
 from tools.imports.syncing.jobs import APPLY, SYNC
-
-Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 def _find(ref: str) -> Job:
     return find_row(services.jobs(), "job", ref)
 
 
-class _JobView(TenantView):
-    def require_scope_of(self, kind: str) -> None:
-        """A sync writes what a source says, so it needs the scope of sources, whichever way it is started."""
-        if kind in (SYNC, APPLY):
-            require_scope(self.caller, Scope.SOURCES_WRITE)
+def _require_scope_of(kind: str, caller: Caller) -> None:
+    """A sync writes what a source says, so it needs the scope of sources, whichever way it is started."""
+    if kind in (SYNC, APPLY):
+        require_scope(caller, Scope.SOURCES_WRITE)
 
 
-class JobListView(_JobView, TenantListView):
+class JobListView(TenantListView):
     """The tenant's jobs, newest first; and a new one."""
 
     required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.JOBS_RUN}
@@ -58,7 +54,7 @@ class JobListView(_JobView, TenantListView):
         docs.query("mine", BOOLEAN, "Only what this key has started."),
     )
     serializer_class = JobSerializer
-    pagination_class = NewestFirst
+    ordering = ("-created_at", "-pk")
 
     def get_queryset(self) -> QuerySet[Job]:
         asked = self.request.query_params
@@ -84,7 +80,7 @@ class JobListView(_JobView, TenantListView):
     def post(self, request: Request) -> Response:
         given = NewJobSerializer.parsed(request.data)
         kind, args = given["kind"], given["args"]
-        self.require_scope_of(kind)
+        _require_scope_of(kind, self.caller)
         if given["dry_run"]:
             return Response({"kind": kind, **EstimateSerializer(services.estimate(kind, args)).data})
         return accepted(services.start(kind, args, by=self.rights.actor))
@@ -116,53 +112,39 @@ class JobErrorsView(TenantListView):
     required_scope = Scope.TOOLS_READ
     list_operation = ("list_job_errors", "The items that failed in a job, and why")
     serializer_class = FailureSerializer
-    pagination_class = ByItem
+    ordering = ("item_id", "pk")
 
     def get_queryset(self) -> QuerySet[JobFailure]:
         return services.failures(_find(self.kwargs["ref"]).pk)
 
 
-class _JobChangeView(_JobView):
-    """One of the things that can be done with a job."""
+def _change_view(
+    change: Callable[[UUID], Job], operation_id: str, summary: str, *, goes_on: bool = True
+) -> type[TenantView]:
+    """Makes the view of a change that a service makes to a job; after it the job `goes_on`, or not."""
 
-    required_scope = Scope.JOBS_RUN
-    change: ClassVar[staticmethod[[UUID], Job]]
-    goes_on: ClassVar[bool] = True
+    class JobChangeView(TenantView):
+        """One of the things that can be done with a job."""
 
-    def changed(self, ref: str) -> Response:
-        job = _find(ref)
-        if self.goes_on:
-            self.require_scope_of(job.kind)
-        return accepted(self.change(job.pk))
+        required_scope = Scope.JOBS_RUN
 
+        @docs.operation(operation_id, summary, parameters=docs.JOB_HEADERS, answers={202: JOB})
+        @idempotent
+        def post(self, request: Request, ref: str) -> Response:
+            job = _find(ref)
+            if goes_on:
+                _require_scope_of(job.kind, self.caller)
+            return accepted(change(job.pk))
 
-def _change(name: str, summary: str) -> Callable[[Handler], Handler]:
-    return docs.operation(name, summary, parameters=docs.JOB_HEADERS, answers={202: JOB})
-
-
-class JobCancelView(_JobChangeView):
-    change = staticmethod(services.cancel)
-    goes_on = False
-
-    @_change("cancel_job", "Lets the batch in hand be the last one")
-    @idempotent
-    def post(self, request: Request, ref: str) -> Response:
-        return self.changed(ref)
+    return JobChangeView
 
 
-class JobResumeView(_JobChangeView):
-    change = staticmethod(services.resume)
-
-    @_change("resume_job", "Goes on where a cancelled, lost or failed job stopped")
-    @idempotent
-    def post(self, request: Request, ref: str) -> Response:
-        return self.changed(ref)
-
-
-class JobRetryView(_JobChangeView):
-    change = staticmethod(services.retry_failed)
-
-    @_change("retry_failed_job", "Takes up what failed in a job that went through")
-    @idempotent
-    def post(self, request: Request, ref: str) -> Response:
-        return self.changed(ref)
+JobCancelView = _change_view(
+    services.cancel, "cancel_job", "Lets the batch in hand be the last one", goes_on=False
+)
+JobResumeView = _change_view(
+    services.resume, "resume_job", "Goes on where a cancelled, lost or failed job stopped"
+)
+JobRetryView = _change_view(
+    services.retry_failed, "retry_failed_job", "Takes up what failed in a job that went through"
+)

@@ -14,7 +14,6 @@ from portal.http.idempotency import idempotent
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView
 from tools.api.overrides.serializers import OverrideSerializer
-from tools.api.pagination import NewestFirst
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN, TEXT, answer_schema, described
 from tools.api.tools.lookup import OneToolView, tool_response
@@ -81,7 +80,7 @@ class ToolOverrideView(OneToolView):
             locked = Tool.objects.select_for_update(no_key=True).get(pk=tool.pk)
             if locked.version != expected_version(seen, locked.version):
                 raise StaleVersion(locked)
-            overrides.reset_override(pk=tool.pk, field=_find(tool, field).field, actor=self.rights.actor)
+            overrides.reset_many(overrides=[_find(tool, field).pk], actor=self.rights.actor)
         return tool_response(tool.pk)
 
 
@@ -100,13 +99,9 @@ class OverrideKeepView(OneToolView):
     def post(self, request: Request, ref: str, field: str) -> Response:
         with catalogue_write(self.rights.actor):  # which keeps the tool's lock
             tool = self.find_tool(ref)
-            overrides.keep_override(pk=tool.pk, field=_find(tool, field).field, actor=self.rights.actor)
+            overrides.keep_many(overrides=[_find(tool, field).pk], actor=self.rights.actor)
             [override] = with_status([_find(tool, field)])
             return Response(OverrideSerializer(override).data)
-
-
-class _NewestOverrides(NewestFirst):
-    ordering = ("-made_at", "-pk")
 
 
 class OverrideListView(TenantListView):
@@ -119,7 +114,7 @@ class OverrideListView(TenantListView):
         docs.query("conflicts", BOOLEAN, "`true`: only those in conflict; `false`: only the others."),
     )
     serializer_class = OverrideSerializer
-    pagination_class = _NewestOverrides
+    ordering = ("-made_at", "-pk")
 
     def get_queryset(self) -> QuerySet[ManualOverride]:
         asked, visible = self.request.query_params, Tool.objects.visible_to(self.rights)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from rest_framework import serializers
 
+from portal.jobs.arguments import WholeNumber
 from portal.json_types import JsonObject
 from tools.api.fields import AnyField, ComputedField, LinksField, RawField
 
@@ -39,7 +40,7 @@ def answer_schema(serializer: SerializerClass) -> JsonObject:
 
 
 def body_schema(serializer: SerializerClass, *, partial: bool = False) -> dict[str, JsonObject]:
-    """What a StrictSerializer takes, by media type. A `partial` body may leave out any field."""
+    """What a serializer that refuses unknown fields takes, by media type. A `partial` body may leave out any field."""
     fields = serializer().fields
     required = [name for name, field in fields.items() if field.required and not partial]
     schema: JsonObject = {
@@ -54,13 +55,14 @@ def body_schema(serializer: SerializerClass, *, partial: bool = False) -> dict[s
 def field_schema(field: AnyField) -> JsonObject:
     """The schema of one field: its type and bounds, null where it may be, its help text as the description."""
     schema = dict(_type_of(field))
-    if field.allow_null:
-        schema = or_null(schema)
-    if isinstance(field, serializers.BooleanField) and isinstance(field.default, bool):
+    description = {"description": str(field.help_text)} if field.help_text else {}
+    if isinstance(field.default, bool | int | list):
         schema["default"] = field.default
-    if field.help_text:
-        schema["description"] = str(field.help_text)
-    return schema
+    if field.allow_null and isinstance(
+        field, serializers.ListField
+    ):  # its description is of the list, not of null
+        return or_null(schema | description)
+    return (or_null(schema) if field.allow_null else schema) | description
 
 
 def _object(fields: Mapping[str, AnyField]) -> JsonObject:
@@ -77,20 +79,24 @@ def _type_of(field: AnyField) -> JsonObject:
     if isinstance(field, serializers.Serializer):
         return _object(field.fields)
     if isinstance(field, serializers.ListField):
-        return {"type": "array", "items": field_schema(field.child)} | _bounds(field, maxItems="max_length")
+        return {"type": "array", "items": field_schema(field.child)} | _bounds(
+            field, minItems="min_length", maxItems="max_length"
+        )
     if isinstance(field, serializers.DictField):
         return {"type": "object", "additionalProperties": field_schema(field.child)}
     if isinstance(field, serializers.ChoiceField):
         return {"type": "string", "enum": list(field.choices)}
     for kind, schema in _SIMPLE.items():
         if isinstance(field, kind):
-            return schema | _bounds(field, minimum="min_value", maximum="max_value", maxLength="max_length")
+            bounds = _bounds(field, minimum="min_value", maximum="max_value", maxLength="max_length")
+            return schema | bounds | _bounds(field, minimum="low", maximum="high")
     return {}  # any JSON value
 
 
 _SIMPLE: dict[type, JsonObject] = {
     serializers.BooleanField: BOOLEAN,
     serializers.IntegerField: {"type": "integer"},
+    WholeNumber: {"type": "integer"},
     serializers.FloatField: {"type": "number"},
     serializers.UUIDField: ID,
     serializers.DateTimeField: TIME,

@@ -13,17 +13,11 @@ from portal.json_types import JsonObject
 from portal.tenancy.models import Scope
 from tools.api.base import ApiView
 from tools.api.schema import operations as docs
-from tools.api.schema.json_schema import TEXT, TEXTS
+from tools.api.schema.json_schema import TEXT, TEXTS, field_schema
 from tools.api.search.serializers import ANSWER, SearchSerializer, found_tool
 from tools.search.query import FILTER_NAMES
 from tools.search.service import search
 
-_TOP_K = {
-    "type": "integer",
-    "minimum": 1,
-    "maximum": settings.SEARCH_TOP_K_MAX,
-    "default": settings.SEARCH_TOP_K,
-}
 _TIMING = docs.header("Server-Timing", "Milliseconds of each stage.", 200)
 
 
@@ -41,7 +35,7 @@ class SearchView(ApiView):
                 {**TEXT, "minLength": 1, "maxLength": settings.SEARCH_QUERY_MAX_LENGTH},
                 required=True,
             ),
-            docs.query("top_k", _TOP_K),
+            docs.query("top_k", field_schema(SearchSerializer().fields["top_k"])),
             *(docs.query(name, TEXTS, "Several, or one with commas.") for name in FILTER_NAMES),
             _TIMING,
             *docs.IF_NONE_MATCH,

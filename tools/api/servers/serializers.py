@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from tools.api.fields import BlankAsNullField, RowSerializer, StrictSerializer
+from tools.api.schema.json_schema import BOOLEAN, TEXT, TEXTS, described
 from tools.models import McpServer
 
 SLUG_LENGTH, TITLE_LENGTH, URL_LENGTH = 100, 300, 2048
@@ -55,14 +56,8 @@ class NewServerSerializer(ServerChangeSerializer):
     slug = serializers.CharField(max_length=SLUG_LENGTH)
 
 
-class ServerReportSerializer(serializers.Serializer[object]):
-    """What a test of the connection found."""
-
-    reachable = serializers.BooleanField()
-    seconds = serializers.FloatField(min_value=0)
-    error = serializers.CharField()
-    protocol_version = serializers.CharField()
-    server_name = serializers.CharField()
-    server_version = serializers.CharField()
-    tools = serializers.ListField(child=serializers.CharField())
-    warnings = serializers.ListField(child=serializers.CharField())
+# The fields of a ServerReport.
+TESTED = described(
+    reachable=BOOLEAN, seconds={"type": "number", "minimum": 0}, error=TEXT, protocol_version=TEXT, server_name=TEXT,
+    server_version=TEXT, tools=TEXTS, warnings=TEXTS,
+)  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -12,13 +14,12 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, calls_external, find_row
 from tools.api.etags import etag_of, require_current
-from tools.api.pagination import BySlug
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import body_schema
 from tools.api.servers.serializers import (
+    TESTED,
     NewServerSerializer,
     ServerChangeSerializer,
-    ServerReportSerializer,
     ServerSerializer,
 )
 from tools.catalogue import servers
@@ -43,7 +44,7 @@ class ServerListView(TenantListView):
     required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.ADMIN}
     list_operation = ("list_servers", "The MCP servers")
     serializer_class = ServerSerializer
-    pagination_class = BySlug
+    ordering = ("slug", "pk")
 
     def get_queryset(self) -> QuerySet[McpServer]:
         return McpServer.objects.all()
@@ -118,10 +119,10 @@ class ServerTestView(TenantView):
     @docs.operation(
         "test_server",
         "Asks the server for its tools, and imports none",
-        answers=docs.one(ServerReportSerializer),
+        answers={200: TESTED},
     )
     @calls_external
     def post(self, request: Request, slug: str) -> Response:
         with tenant_context(self.caller.tenant_id):
             server = _find(slug)
-        return Response(ServerReportSerializer(check_connection(server)).data)
+        return Response(asdict(check_connection(server)))

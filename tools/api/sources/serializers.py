@@ -45,19 +45,6 @@ class SourceSerializer(RowSerializer):
         )  # fmt: skip
 
 
-class SourceReportSerializer(serializers.Serializer[object]):
-    """What was read of a source that was tried."""
-
-    title = serializers.CharField()
-    version = serializers.CharField()
-    format_version = serializers.CharField()
-    operations = CountField()
-    tools = CountField()
-    left_out = CountField()
-    warnings = serializers.ListField(child=serializers.CharField())
-    bytes = CountField()
-
-
 class DocumentSerializer(RowSerializer):
     """A document that a source was read from, without its content."""
 
@@ -136,20 +123,16 @@ REPORT = described(
     source=TEXT, **dict.fromkeys(COUNTS, COUNT),
     left_out={"type": "array", "items": described(operation=TEXT, reason=TEXT)}, warnings=TEXTS, dry_run=BOOLEAN,
 )  # fmt: skip
-_SLUG: JsonObject = {**TEXT, "maxLength": SLUG_LENGTH}
+TRIED = described(
+    title=TEXT, version=TEXT, format_version=TEXT, operations=COUNT, tools=COUNT, left_out=COUNT, warnings=TEXTS, bytes=COUNT,
+)  # fmt: skip
+_IMPORT = {name: field_schema(field) for name, field in ImportSerializer().fields.items()}
+_IMPORT["url"]["description"] = "Of a document; with `kind` mcp, of a server over streamable HTTP."
+_IMPORT["server"]["description"] = "The slug of an MCP server, whose tools are asked for."
 IMPORT_BY_ADDRESS: JsonObject = {
     "type": "object",
     "properties": {
-        "url": {
-            **TEXT,
-            "maxLength": URL_LENGTH,
-            "description": "Of a document; with `kind` mcp, of a server over streamable HTTP.",
-        },
-        "server": {**_SLUG, "description": "The slug of an MCP server, whose tools are asked for."},
-        "kind": {"type": "string", "enum": [kind for kind, _ in DOCUMENT_KINDS]},
-        "source": _SLUG,
-        "dry_run": {**BOOLEAN, "default": False},
-        "confirm_removals": {**BOOLEAN, "default": False},
+        name: _IMPORT[name] for name in ("url", "server", "kind", "source", "dry_run", "confirm_removals")
     },
     "oneOf": [{"required": ["url"]}, {"required": ["server"]}],
     "additionalProperties": False,

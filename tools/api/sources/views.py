@@ -24,18 +24,17 @@ from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, calls_external, find_row
 from tools.api.etags import etag_of, require_current
 from tools.api.jobs.serializers import JOB, accepted
-from tools.api.pagination import BySlug, NewestFirst
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN
 from tools.api.sources.serializers import (
     IMPORT_BY_ADDRESS,
     REPORT,
     SOURCE_CHANGES,
+    TRIED,
     DocumentSerializer,
     ImportOptionsSerializer,
     ImportSerializer,
     SourceChangeSerializer,
-    SourceReportSerializer,
     SourceSerializer,
 )
 from tools.catalogue import sources
@@ -77,11 +76,6 @@ def _find_server(slug: str) -> McpServer:
     return server
 
 
-def _read(source: Source) -> IncomingDocument:
-    """The document as it is now at the source's address. Raises FetchError, CatalogueError."""
-    return read_source(source, seconds=REQUEST_SECONDS)
-
-
 class SourceListView(TenantListView):
     """The sources of the catalogue; and the import of a document, or of a server's tools."""
 
@@ -89,7 +83,7 @@ class SourceListView(TenantListView):
     list_operation = ("list_sources", "The sources of the catalogue")
     parser_classes = (DocumentForm, JsonBody)
     serializer_class = SourceSerializer
-    pagination_class = BySlug
+    ordering = ("slug", "pk")
 
     def get_queryset(self) -> QuerySet[Source]:
         return _with_counts()
@@ -140,7 +134,7 @@ class SourceListView(TenantListView):
         if "server" in given:
             with tenant_context(self.caller.tenant_id):
                 source.server = _find_server(given["server"])
-        return _read(source)
+        return read_source(source, seconds=REQUEST_SECONDS)
 
     @idempotent
     def _import(self, request: Request, given: JsonObject, found: IncomingDocument | Exception) -> Response:
@@ -228,7 +222,7 @@ class SourceTestView(TenantView):
         "test_source",
         "Tries whether the source can be read",
         "Reads it as a sync would, and stores nothing. 409 `conflict` for a source without an address.",
-        answers=docs.one(SourceReportSerializer),
+        answers={200: TRIED},
         problems=_UPSTREAM,
     )
     @calls_external
@@ -237,23 +231,20 @@ class SourceTestView(TenantView):
             source = find_source(slug, Source.objects.select_related("server"))
         if not source.is_readable:
             raise Problem(409, NOT_READABLE)
-        found = _read(source)
+        found = read_source(source, seconds=REQUEST_SECONDS)
         document = parse(found)
-        report = {
-            "title": document.title,
-            "version": document.version,
-            "format_version": document.format_version,
-            "operations": document.operations,
-            "tools": len(document.endpoints),
-            "left_out": len(document.left_out),
-            "warnings": document.warnings,
-            "bytes": len(found.raw),
-        }
-        return Response(SourceReportSerializer(report).data)
-
-
-class NewestDocuments(NewestFirst):
-    ordering = ("-fetched_at", "-pk")
+        return Response(
+            {
+                "title": document.title,
+                "version": document.version,
+                "format_version": document.format_version,
+                "operations": document.operations,
+                "tools": len(document.endpoints),
+                "left_out": len(document.left_out),
+                "warnings": document.warnings,
+                "bytes": len(found.raw),
+            }
+        )
 
 
 class DocumentListView(TenantListView):
@@ -262,7 +253,7 @@ class DocumentListView(TenantListView):
     required_scope = Scope.SOURCES_WRITE
     list_operation = ("list_documents", "The documents that a source was read from, newest first")
     serializer_class = DocumentSerializer
-    pagination_class = NewestDocuments
+    ordering = ("-fetched_at", "-pk")
 
     def get_queryset(self) -> QuerySet[SourceDocument]:
         return find_source(self.kwargs["slug"]).documents.defer("content", "report")

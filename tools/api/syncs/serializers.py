@@ -11,14 +11,13 @@ from portal.json_types import JsonObject
 from tools.api.fields import (
     BlankAsNullField,
     ComputedField,
-    FieldChangeSerializer,
     LinksField,
     RawField,
     RowSerializer,
     StrictSerializer,
 )
 from tools.api.jobs.addresses import job_address
-from tools.api.schema.json_schema import COUNT, described
+from tools.api.schema.json_schema import BOOLEAN, COUNT, ID, described
 from tools.api.sources.serializers import COUNTS, REPORT
 from tools.models import Sync, SyncChange, SyncState
 
@@ -79,7 +78,10 @@ class CountedSyncSerializer(SyncSerializer):
         return {} if failed else {name: count or 0 for name, count in counts.items()}
 
 
-class _FieldChangeSerializer(FieldChangeSerializer):
+class _FieldChangeSerializer(serializers.Serializer[Any]):
+    field = serializers.CharField()
+    before = serializers.JSONField()
+    after = serializers.JSONField()
     override = serializers.CharField(help_text="`conflict`: an operator's text stays.")
 
 
@@ -124,9 +126,4 @@ class ApplySerializer(StrictSerializer):
     )
 
 
-class DiscardedSerializer(serializers.Serializer[Sync]):
-    """A plan that was thrown away."""
-
-    id = serializers.UUIDField()
-    state = serializers.ChoiceField([SyncState.DISCARDED])
-    source_deleted = serializers.BooleanField()
+DISCARDED = described(id=ID, state={"type": "string", "enum": [SyncState.DISCARDED]}, source_deleted=BOOLEAN)

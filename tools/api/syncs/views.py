@@ -15,16 +15,15 @@ from portal.jobs import services as jobs
 from portal.tenancy.models import Scope
 from tools.api.base import TenantListView, TenantView, find_row
 from tools.api.jobs.serializers import JOB, accepted
-from tools.api.pagination import ByKey, NewestFirst
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN, body_schema
 from tools.api.sources.views import find_source
 from tools.api.syncs.serializers import (
     COUNTED,
+    DISCARDED,
     ApplySerializer,
     ChangeSerializer,
     CountedSyncSerializer,
-    DiscardedSerializer,
     SyncOptionsSerializer,
     SyncSerializer,
 )
@@ -68,7 +67,7 @@ class SyncListView(TenantListView):
         "With the counts of each summary; the whole of it stands in the sync itself.",
     )
     serializer_class = CountedSyncSerializer
-    pagination_class = NewestFirst
+    ordering = ("-created_at", "-pk")
 
     def get_queryset(self) -> QuerySet[Sync]:
         return find_source(self.kwargs["slug"]).syncs.defer("summary").annotate(**COUNTED)
@@ -103,7 +102,7 @@ class ChangeListView(TenantListView):
         docs.query("conflict", BOOLEAN),
     )
     serializer_class = ChangeSerializer
-    pagination_class = ByKey
+    ordering = ("key", "pk")
 
     def get_queryset(self) -> QuerySet[SyncChange]:
         self.require_all_sensitivities()
@@ -181,7 +180,7 @@ class SyncDiscardView(TenantView):
         "discard_sync",
         "Throws a plan away",
         "A new source that has nothing else goes with it.",
-        answers=docs.one(DiscardedSerializer),
+        answers={200: DISCARDED},
     )
     @idempotent
     def post(self, request: Request, slug: str, ref: str) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from uuid import UUID
 
 from rest_framework.exceptions import NotFound
@@ -25,12 +24,7 @@ class OneToolView(TenantView):
     def find_tool(self, ref: str) -> Tool:
         """The tool, if the caller may see it. A foreign and an unknown one give the same 404."""
         visible = for_answers(Tool.objects.visible_to(self.rights))
-        tool = None
-        with suppress(ValueError):
-            tool = visible.filter(pk=UUID(ref)).first()
-        if tool is None:  # a tool_id may look like a UUID, too
-            namespace = self.request.query_params.get("namespace", "public")
-            tool = visible.filter(tool_id=ref, namespace=namespace).first()
+        tool = visible.find(ref, self.request.query_params.get("namespace", "public"))
         if tool is None:
             raise NotFound(f"There is no tool {ref!r} here.")
         return tool

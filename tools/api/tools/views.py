@@ -30,6 +30,8 @@ class ToolListView(TenantListView):
     required_scope = {"GET": Scope.TOOLS_READ, "POST": Scope.TOOLS_WRITE}
     list_operation = ("list_tools", "The catalogue, page by page")
     serializer_class = ToolSerializer
+    item_schema = {"$ref": "#/components/schemas/Tool"}
+    ordering = ("name", "id")
     filterset_class = ToolFilter
 
     def get_queryset(self) -> ToolQuerySet:

@@ -13,7 +13,6 @@ from embeddings.backfill.job import BATCH_SIZE, EMBEDDING
 from embeddings.backfill.scan import count_by_status
 from portal.jobs import heartbeats, services
 from portal.jobs.command import INTERRUPTED, JobCommand
-from portal.jobs.context import Context
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import REFUSED, USAGE, Options
@@ -43,11 +42,11 @@ class Command(JobCommand):
 
     def run_for(self, tenant_id: UUID, options: Options) -> int | None:
         args = self._args(options)
-        if options["dry_run"]:
-            self._count(tenant_id, args, options)
-            return None
         try:
             with tenant_context(tenant_id):
+                if options["dry_run"]:
+                    self._count(args, options)
+                    return None
                 job = self._job(tenant_id, args, options)
                 # In the transaction that made the job, or a worker may claim it first.
                 claimed = None if options["detach"] else Job.objects.claim(kinds=[job.kind], pk=job.pk)
@@ -73,7 +72,7 @@ class Command(JobCommand):
         interrupted = self.run_here(
             claimed,
             quiet=options["no_progress"],
-            is_enough=lambda context: not options["wait"] and _is_queued(context),
+            is_enough=lambda context: not options["wait"] and context.stage == EMBEDDING,
         )
         with tenant_context(tenant_id):
             job = services.find(job.pk)
@@ -119,12 +118,8 @@ class Command(JobCommand):
                 raise
             return error.job
 
-    def _count(self, tenant_id: UUID, args: dict[str, object], options: Options) -> None:
-        try:
-            with tenant_context(tenant_id):
-                found = services.estimate(BACKFILL, args)
-        except InvalidArguments as error:
-            self.stop(USAGE, str(error))
+    def _count(self, args: dict[str, object], options: Options) -> None:
+        found = services.estimate(BACKFILL, args)
         self.show(
             options,
             {"total": found.total, "to_do": found.to_do, "rate": found.rate, "eta_seconds": found.seconds},
@@ -149,7 +144,3 @@ class Command(JobCommand):
         )
         self.say_failures(job)
         return self.exit_code(job)
-
-
-def _is_queued(context: Context) -> bool:
-    return context.stage == EMBEDDING

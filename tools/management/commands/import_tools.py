@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 
-from portal.tenancy.commands import REFUSED, SOME_FAILED, USAGE
+from portal.tenancy.commands import REFUSED, SOME_FAILED, USAGE, Options
 from portal.tenancy.context import tenant_context
 from tools.catalogue.errors import CatalogueError
 from tools.imports.files.import_export import (
@@ -25,7 +25,7 @@ from tools.imports.syncing.changes import ImportReport
 from tools.imports.syncing.documents import PUBLIC, slug_of, tool_file
 from tools.imports.syncing.plan import ID_TAKEN
 from tools.imports.syncing.service import import_document
-from tools.management.import_command import ACTOR, ImportCommand, Options, details
+from tools.management.import_command import ACTOR, ImportCommand, details
 from tools.models import Tool
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.core.management.base import CommandParser
-from django.db.models import Q
 
 from portal.tenancy.commands import USAGE, Options, TenantCommand
 from portal.tenancy.context import tenant_context
@@ -26,21 +25,9 @@ class Command(TenantCommand):
         if not options["tool"] and not options["failed"]:
             self.stop(USAGE, "Name at least one tool, or use --failed.")
         with tenant_context(tenant_id):
-            wanted = Q(namespace=options["namespace"], tool_id__in=options["tool"]) | Q(
-                pk__in=_uuids(options["tool"])
-            )
+            named = [Tool.objects.find(name, options["namespace"]) for name in options["tool"]]
+            pks = {tool.pk for tool in named if tool is not None}
             if options["failed"]:
-                wanted |= Q(embeddings__status="failed")
-            pks = list(Tool.objects.filter(wanted).values_list("pk", flat=True).distinct())
+                pks |= set(Tool.objects.filter(embeddings__status="failed").values_list("pk", flat=True))
             queued = refresh_embeddings(pks=pks)
         self.show(options, {"queued": queued}, f"{queued} queued.")
-
-
-def _uuids(words: list[str]) -> list[UUID]:
-    found = []
-    for word in words:
-        try:
-            found.append(UUID(word))
-        except ValueError:
-            continue
-    return found

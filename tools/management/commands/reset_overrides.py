@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import suppress
 from uuid import UUID
 
 from django.core.management.base import CommandParser
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from portal.tenancy.commands import REFUSED, USAGE, Options, TenantCommand
 from portal.tenancy.context import tenant_context
@@ -81,10 +80,7 @@ class Command(TenantCommand):
         return chosen.filter(field=field) if field else chosen
 
     def _tool(self, name: str, namespace: str) -> Tool:
-        by_name = Q(namespace=namespace, tool_id=name)
-        with suppress(ValueError):
-            by_name |= Q(pk=UUID(name))
-        tool: Tool | None = Tool.objects.filter(by_name).first()
+        tool: Tool | None = Tool.objects.find(name, namespace)
         if tool is None:
             self.stop(USAGE, f"There is no tool {name!r} in {namespace}.")
         return tool

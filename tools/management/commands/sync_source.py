@@ -52,14 +52,13 @@ class Command(JobCommand):
             found.append(one)
             if code == INTERRUPTED:
                 break
+        told: dict[str, object] = {"sources": found} if options["all"] else found[0]
         if options["plan"]:
-            self._write(options["plan"], {"sources": found} if options["all"] else found[0])
+            self._write(options["plan"], told)
         for one in found:
             one.pop("changes", None)
         if options["json"]:
-            self.stdout.write(
-                json.dumps({"sources": found} if options["all"] else found[0], ensure_ascii=False)
-            )
+            self.stdout.write(json.dumps(told, ensure_ascii=False))
         if not options["all"] or INTERRUPTED in codes:
             return codes[-1]
         return SOME_FAILED if any(codes) else DONE
@@ -104,25 +103,13 @@ class Command(JobCommand):
             return self._found(slug, job, sync, options)
 
     def _found(self, slug: str, job: Job, sync: Sync, options: Options) -> tuple[int, dict[str, object]]:
+        told: dict[str, object] = {"source": slug, "job": str(job.pk), "sync": str(sync.pk)}
         # A plan that waited already, and still says what there is to do, is this job's as well.
         if sync.created_at < job.created_at and sync.job_id != job.pk:
             self._text(options, f"{slug}: nothing has changed since the last sync.")
-            return DONE, {
-                "source": slug,
-                "job": str(job.pk),
-                "sync": str(sync.pk),
-                "state": "unchanged",
-                "changes": [],
-            }
+            return DONE, {**told, "state": "unchanged", "changes": []}
         changes = list(sync.changes.all())
-        told = {
-            "source": slug,
-            "job": str(job.pk),
-            "sync": str(sync.pk),
-            "state": sync.state,
-            "summary": sync.summary,
-            "changes": [_change(one) for one in changes],
-        }
+        told |= {"state": sync.state, "summary": sync.summary, "changes": [_change(one) for one in changes]}
         self._text(options, "\n".join(_lines(slug, sync, changes)))
         if options["apply"] and sync.state == SyncState.PLANNED:
             return self._told(

@@ -49,7 +49,7 @@ class EntryRow:
 def tool_history(pk: UUID, *, page: int = 1) -> tuple[list[EntryRow], bool]:
     """A page of the entries of a tool and its overrides, newest first, and whether older entries exist."""
     found = history.tool_history(pk, limit=page * PAGE + 1)
-    return [entry_row(entry) for _, entry in found[(page - 1) * PAGE : page * PAGE]], len(found) > page * PAGE
+    return [entry_row(entry) for entry in found[(page - 1) * PAGE : page * PAGE]], len(found) > page * PAGE
 
 
 def settings_history(row: Source | McpServer, limit: int = 10) -> list[EntryRow]:

@@ -13,7 +13,8 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import INPUTS, OPENAPI, document, import_document, needs_inputs
 from tests.support.imports.syncs import edit, embedding, fingerprints, tool
-from tools.catalogue import overrides, sources
+from tests.support.overrides import keep_override, reset_override
+from tools.catalogue import sources
 from tools.catalogue.errors import CatalogueError
 from tools.catalogue.tools import create_tool
 from tools.models import Endpoint, ManualOverride, Source, SourceDocument, Tool, ToolEmbedding
@@ -138,7 +139,7 @@ def test_syn_5_an_override_survives_a_changed_document_whose_text_is_kept_beside
         # Moved on: what was replaced is no longer what the source says.
         assert override.imported_value == "Imported one." != now.endpoint.description
         assert (override.value, override.made_by) == ("Ours.", "olga")
-        overrides.keep_override(pk=now.pk, field="description", actor="olga")
+        keep_override(pk=now.pk, field="description", actor="olga")
         assert ManualOverride.objects.get(field="description").imported_value == "Imported two."
 
 
@@ -148,7 +149,7 @@ def test_syn_5_reset_brings_back_todays_text_and_embeds_anew(committed: Tenant) 
     import_document(committed, document("a", a="Imported two."))
     wanted = embedding(committed).source_hash
     with tenant_context(committed.pk):
-        overrides.reset_override(pk=tool(committed).pk, field="description", actor="olga")
+        reset_override(pk=tool(committed).pk, field="description", actor="olga")
     now = tool(committed)
     assert (now.description, now.description_source) == ("Imported two.", "endpoint_sync")
     assert embedding(committed).source_hash != wanted
@@ -156,7 +157,7 @@ def test_syn_5_reset_brings_back_todays_text_and_embeds_anew(committed: Tenant) 
     with tenant_context(committed.pk):
         assert not ManualOverride.objects.exists()
         version = now.version
-        overrides.reset_override(pk=now.pk, field="description", actor="olga")
+        reset_override(pk=now.pk, field="description", actor="olga")
         assert tool(committed).version == version
     assert import_document(committed, document("a", a="Imported three.")).protected == 0
     assert tool(committed).description == "Imported three."

@@ -16,8 +16,9 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import INPUTS, document, import_document, needs_inputs
 from tests.support.imports.syncs import fingerprints
+from tests.support.overrides import reset_override
 from tests.support.threads import together
-from tools.catalogue import overrides, sources
+from tools.catalogue import sources
 from tools.catalogue.errors import Busy, CatalogueError, Invalid
 from tools.catalogue.tools import create_tool, update_tool
 from tools.imports.formats.specs import DocumentRefused
@@ -362,7 +363,7 @@ def test_syn_5_a_reset_that_waits_for_a_sync_brings_back_the_syncs_text(
     def reset() -> Tool:
         assert written.wait(20)
         with tenant_context(committed.pk):
-            return overrides.reset_override(pk=pk, field="description", actor="olga")
+            return reset_override(pk=pk, field="description", actor="olga")
 
     imported, tool = together(lambda: import_document(committed, document("a", a="Version 2.")), reset)
     assert imported.changed == 1

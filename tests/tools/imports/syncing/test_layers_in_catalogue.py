@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import import_document
 from tests.support.imports.layers import BACKED, SHOP
-from tools.catalogue import overrides
+from tests.support.overrides import reset_override
 from tools.catalogue.tools import update_tool
 from tools.imports.formats.references import MAX_WARNINGS
 from tools.imports.syncing import plan
@@ -52,7 +52,7 @@ def test_an_override_counts_more_than_the_documents_of_endpoint_and_api_and_thes
     import_document(tenant, SHOP.replace(b"Extracted words.", b"Other words."))
     described_in(tenant, {**BACKED, "summary": "Of the API", "tags": ["api", "newer"]})
     assert says() == ("Mine", ["api", "newer"])
-    overrides.reset_override(pk=tool.pk, field="description", actor="olga")
+    reset_override(pk=tool.pk, field="description", actor="olga")
     assert says() == ("Of the endpoint", ["api", "newer"])
     assert Tool.objects.get(tool_id="getPet").pk == tool.pk
     assert Tool.objects.count() == 2

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import import_document
-from tests.support.overrides import pets
+from tests.support.overrides import keep_override, pets, reset_override
 from tools import fields
 from tools.catalogue import overrides, servers, sources
 from tools.catalogue.history import entries
@@ -219,9 +219,9 @@ def test_CAT_8_reset_keep_and_undo_stand_in_the_history_with_their_authors(
     tool = Tool.objects.get()
     edit(tool, parameter_descriptions={"dry": "Ours."})
     import_document(tenant, pets(dry="Only tests."))
-    overrides.keep_override(pk=tool.pk, field="parameters.dry", actor="kim")
+    keep_override(pk=tool.pk, field="parameters.dry", actor="kim")
     reset = uuid4()
-    overrides.reset_override(pk=tool.pk, field="parameters.dry", actor="rita", reset=reset)
+    reset_override(pk=tool.pk, field="parameters.dry", actor="rita", reset=reset)
     overrides.undo_reset(reset=reset, actor="uma")
     html = " ".join(history(viewer_client, tool).split())
     for words, who in (
@@ -239,7 +239,7 @@ def test_CAT_8_what_happened_at_the_end_of_a_page_is_told_by_what_was_before_it(
     edit(tool, parameter_descriptions={"dry": "Ours."})
     edit(tool, description="Ours too.")
     import_document(tenant, pets(dry="Only tests."))
-    overrides.keep_override(pk=tool.pk, field="parameters.dry", actor="kim")
+    keep_override(pk=tool.pk, field="parameters.dry", actor="kim")
     # Newer events of another override, so that this one is the last that the page asks for.
     for number in range(PAGE):
         edit(tool, description=f"Edit {number}.")
@@ -269,7 +269,7 @@ def test_S2_whoever_reads_events_asks_for_those_of_the_current_tenant(
     tool, source = Tool.objects.get(), Source.objects.get()
     edit(tool, description="Ours.")
     reset = uuid4()
-    overrides.reset_override(pk=tool.pk, field="description", actor="rita", reset=reset)
+    reset_override(pk=tool.pk, field="description", actor="rita", reset=reset)
     created = events(tool)[0]
     with CaptureQueriesContext(connection) as asked:
         overrides.undo_reset(reset=reset, actor="uma")
