@@ -16,11 +16,14 @@ from django.db import transaction
 
 from embeddings import registry, slots
 from embeddings.models import EmbeddingStatus, Priority
-from embeddings.queue import sql, wakeup
+from embeddings.queue import sql
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
 from embeddings.text import source_hash
+from portal.resilience.wakeup import Notifier
 from portal.tenancy.context import current_tenant
+
+wakeup = Notifier("embeddings.tasks.wake", queue="embeddings")
 
 
 @dataclass(frozen=True, slots=True)

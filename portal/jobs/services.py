@@ -12,13 +12,16 @@ from django.db import IntegrityError, transaction
 from django.db.models import Count, QuerySet
 from django.db.models.functions import Coalesce, Now
 
-from portal.jobs import kinds, wakeup
+from portal.jobs import kinds
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, WrongState
 from portal.jobs.kinds import Estimate, JobKind
 from portal.jobs.models import ACTIVE, Job, JobFailure, JobQuerySet, JobState
+from portal.resilience.wakeup import Notifier
 from portal.tenancy.context import tenant_context, tenant_ids
 
 EXAMPLES = 5
+# Without it a runner polls every JOB_POLL seconds.
+wakeup = Notifier("portal.ops.tasks.work_on_jobs", queue="default")
 
 
 @dataclass(frozen=True, slots=True)
