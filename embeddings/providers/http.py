@@ -132,6 +132,38 @@ class Server:
             found = found.replace(self.api_key, "…")
         return " ".join(found.split())[:MAX_MESSAGE]
 
+    def without_vectors(self, reply: JsonValue) -> ProviderError:
+        """The error of a reply that holds no list of vectors."""
+        message = self.error_message(reply)
+        return ProviderError(f"{self.name} sent no list of vectors{message and ': '}{message}")
+
+
+class HttpProvider:
+    """Base of the providers behind a server. The prefixes are for models that want passages and queries marked (`passage: `,
+    `query: `). Raises ImproperlyConfigured without an address.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        dimension: int,
+        url: str = "",
+        api_key: str = "",
+        timeout: float = 30,
+        query_prefix: str = "",
+        passage_prefix: str = "",
+        batch_size: int = 32,
+        threads: int = 1,
+    ) -> None:
+        self.model, self.dimension = model, dimension
+        self._server = Server(url, timeout, api_key)
+        self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
+
+    def truncates(self, text: str) -> bool:
+        """Only the server could know: False."""
+        return False
+
 
 def _pause(headers: Mapping[str, str]) -> float | None:
     """The seconds of a Retry-After (a number or a date), within bounds; None if there is none that can be read."""
