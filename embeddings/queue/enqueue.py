@@ -21,7 +21,6 @@ from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
 from embeddings.text import source_hash
 from portal.resilience.wakeup import Notifier
-from portal.tenancy.context import current_tenant
 
 wakeup = Notifier("embeddings.tasks.wake", queue="embeddings")
 
@@ -61,7 +60,6 @@ def enqueue(
         rows = sql.fetch(
             "enqueue.upsert_embeddings",
             entity,
-            tenant=current_tenant(),
             slots=list(models),
             models=list(models.values()),
             dimension=settings.EMBEDDING_DIMENSION,
@@ -78,8 +76,7 @@ def enqueue(
         done = [(entity_id, models[slot]) for entity_id, slot, has_work in rows if not has_work]
         sql.execute(
             "enqueue.delete_tasks",
-            tenant=current_tenant(),
-            type=entity.type,
+            entity,
             ids=list({entity_id for entity_id, _, _ in rows}),
             # Also the tasks of models without a slot: while processes change over one by one, the newest request counts.
             models=None if only else list(models.values()),
@@ -99,8 +96,7 @@ def _upsert_tasks(
         return 0
     sql.execute(
         "enqueue.upsert_tasks",
-        tenant=current_tenant(),
-        type=entity.type,
+        entity,
         priority=priority,
         ids=[entity_id for entity_id, _ in work],
         models=[model for _, model in work],
@@ -129,9 +125,7 @@ def requeue(
     with transaction.atomic():
         # Every write locks the serving slot's row before the other's.
         slot = (found_in or slots.all()[0]).number
-        locked = sql.fetch(
-            "enqueue.lock_unlocked", entity, tenant=current_tenant(), slot=slot, ids=list(entity_ids)
-        )
+        locked = sql.fetch("enqueue.lock_unlocked", entity, slot=slot, ids=list(entity_ids))
         texts = entity.load_texts([entity_id for (entity_id,) in locked])
         requests = [EmbeddingRequest(entity_id, text) for entity_id, text in texts.items()]
         return enqueue(entity, requests, refresh=refresh, priority=priority, only=only)
@@ -139,15 +133,7 @@ def requeue(
 
 def delete_tasks(entity_type: str, entity_ids: Sequence[uuid.UUID]) -> None:
     """Deletes the tasks of entities that are about to be deleted; their embeddings are deleted with the entity."""
-    tenant, ids = current_tenant(), list(entity_ids)
+    entity, ids = registry.get(entity_type), list(entity_ids)
     # The lock order wants the embeddings first.
-    sql.fetch("enqueue.lock_embeddings", registry.get(entity_type), tenant=tenant, ids=ids)
-    sql.execute(
-        "enqueue.delete_tasks",
-        tenant=tenant,
-        type=entity_type,
-        ids=ids,
-        models=[],
-        done_ids=[],
-        done_models=[],
-    )
+    sql.fetch("enqueue.lock_embeddings", entity, ids=ids)
+    sql.execute("enqueue.delete_tasks", entity, ids=ids, models=[], done_ids=[], done_models=[])

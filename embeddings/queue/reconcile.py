@@ -14,7 +14,7 @@ from embeddings.queue import sql
 from embeddings.queue.enqueue import requeue
 from embeddings.slots import Slot
 from portal.resilience import circuit_breaker
-from portal.tenancy.context import current_tenant, tenant_context, tenant_ids
+from portal.tenancy.context import tenant_context, tenant_ids
 
 BATCH_SIZE = 1000
 
@@ -32,9 +32,7 @@ def reconcile() -> int:
     for tenant_id in tenant_ids():
         for entity in registry.all_entities():
             with tenant_context(tenant_id):
-                sql.execute(
-                    "reconcile.prune_tasks", entity, tenant=tenant_id, type=entity.type, models=models
-                )
+                sql.execute("reconcile.prune_tasks", entity, models=models)
             for slot, reference in pairs:
                 repaired += _repair(tenant_id, entity, slot, reference)
     return repaired
@@ -57,8 +55,6 @@ def _find_unqueued(entity: registry.EmbeddedEntity, slot: Slot, reference: Slot,
     rows = sql.fetch(
         "reconcile.find_unqueued",
         entity,
-        tenant=current_tenant(),
-        type=entity.type,
         slot=slot.number,
         model=slot.model,
         reference=reference.number,
