@@ -76,7 +76,7 @@ class JobCommand(TenantCommand):
         with job.in_tenant():
             groups = services.failures_by_error(job.pk)
         for group in groups[:5]:
-            self.say(f"{group.count:,} failed: {group.error} ({', '.join(group.labels)})")
+            self.say(str(group))
         if groups:
             self.say(f"Retry them with: manage.py jobs retry {job.pk}")
 

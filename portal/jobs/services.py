@@ -32,6 +32,9 @@ class FailureGroup:
     count: int
     labels: list[str]
 
+    def __str__(self) -> str:
+        return f"{self.count:,} failed: {self.error} ({', '.join(self.labels)})"
+
 
 def start(kind: str, args: Mapping[str, object], *, by: str) -> Job:
     """Queues a new job for a runner. Raises InvalidArguments, AlreadyRunning."""
