@@ -175,16 +175,23 @@ def unwritable(path: Path, error: OSError) -> ServiceError:
     return ServiceError(f"{path} cannot be written to: {error.strerror}.")
 
 
-def lock(path: Path, *, shared: bool = False, wait: bool = True) -> IO[str] | None:
-    """Hold a lock on the file until it is closed or the process ends; None if others hold it and we do not wait."""
+def lock(path: Path, *, shared: bool = False, wait: bool = True) -> IO[str]:
+    """Wait for a lock on the file, and hold it until the file is closed or the process ends."""
     try:
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
         raise unwritable(path, error) from error
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         file.close()
-        return None
+        raise
     return file
+
+
+def try_lock(path: Path, *, shared: bool = False) -> IO[str] | None:
+    """As `lock`, but None if others hold it."""
+    try:
+        return lock(path, shared=shared, wait=False)
+    except BlockingIOError:
+        return None
