@@ -5,7 +5,7 @@ The fields here take JSON's own types: "5" is no number, and 1 is not true. An a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -108,7 +108,9 @@ class JobArguments(serializers.Serializer[Any]):
         field = cls().fields[name]
         if not isinstance(field, Number):
             raise TypeError(f"{name} is no number")
-        form_field = forms.IntegerField if isinstance(field, WholeNumber) else forms.FloatField
+        form_field: Callable[..., forms.Field] = (
+            forms.IntegerField if isinstance(field, WholeNumber) else forms.FloatField
+        )
         return form_field(required=False, min_value=field.low, max_value=field.high, **options)
 
 
