@@ -18,8 +18,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from embeddings.providers.base import Kind, ProviderError
-from portal.outbound.deadline import DeadlineBackend
-from portal.outbound.http import CONNECT_SECONDS, BodyTooLarge, open_response, read_body
+from portal.outbound.http import CONNECT_SECONDS, BodyTooLarge, DeadlineBackend, open_response, read_body
 
 JsonValue = Any
 """A parsed JSON document, whose form the caller checks."""

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from embeddings.providers.base import Kind, Vectors
+from embeddings.providers.base import Kind, Vectors, checked
 from embeddings.providers.http import HttpProvider
-from embeddings.providers.validation import checked
 
 
 class LocalHttp(HttpProvider):

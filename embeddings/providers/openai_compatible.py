@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from embeddings.providers.base import Kind, ProviderError, Vectors
+from embeddings.providers.base import Kind, ProviderError, Vectors, checked
 from embeddings.providers.http import HttpProvider, JsonValue
-from embeddings.providers.validation import checked
 
 
 class OpenAICompatible(HttpProvider):

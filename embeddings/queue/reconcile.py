@@ -43,22 +43,18 @@ def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, refere
     repaired, after = 0, UUID(int=0)
     while True:
         with tenant_context(tenant_id):
-            ids = _find_unqueued(entity, slot, reference, after)
+            found = sql.fetch(
+                "reconcile.find_unqueued",
+                entity,
+                slot=slot.number,
+                model=slot.model,
+                reference=reference.number,
+                after=after,
+                limit=BATCH_SIZE,
+            )
+            ids = [entity_id for (entity_id,) in found]
             if ids:
                 repaired += requeue(entity, ids, refresh=True, only=slot, found_in=reference)
         if len(ids) < BATCH_SIZE:
             return repaired
         after = ids[-1]
-
-
-def _find_unqueued(entity: registry.EmbeddedEntity, slot: Slot, reference: Slot, after: UUID) -> list[UUID]:
-    rows = sql.fetch(
-        "reconcile.find_unqueued",
-        entity,
-        slot=slot.number,
-        model=slot.model,
-        reference=reference.number,
-        after=after,
-        limit=BATCH_SIZE,
-    )
-    return [entity_id for (entity_id,) in rows]
