@@ -8,7 +8,7 @@ clock is used.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -83,28 +83,20 @@ def enqueue(
             done_ids=[entity_id for entity_id, _ in done],
             done_models=[model for _, model in done],
         )
-        return _upsert_tasks(entity, {request.entity_id: request for request in requests}, work, priority)
-
-
-def _upsert_tasks(
-    entity: EmbeddedEntity,
-    requests: Mapping[uuid.UUID, EmbeddingRequest],
-    work: Sequence[tuple[uuid.UUID, str]],
-    priority: Priority,
-) -> int:
-    if not work:
-        return 0
-    sql.execute(
-        "enqueue.upsert_tasks",
-        entity,
-        priority=priority,
-        ids=[entity_id for entity_id, _ in work],
-        models=[model for _, model in work],
-        hashes=[source_hash(requests[entity_id].text) for entity_id, _ in work],
-        versions=[requests[entity_id].version for entity_id, _ in work],
-    )
-    wakeup.notify_on_commit()
-    return len({entity_id for entity_id, _ in work})
+        if not work:
+            return 0
+        asked = {request.entity_id: request for request in requests}
+        sql.execute(
+            "enqueue.upsert_tasks",
+            entity,
+            priority=priority,
+            ids=[entity_id for entity_id, _ in work],
+            models=[model for _, model in work],
+            hashes=[source_hash(asked[entity_id].text) for entity_id, _ in work],
+            versions=[asked[entity_id].version for entity_id, _ in work],
+        )
+        wakeup.notify_on_commit()
+        return len({entity_id for entity_id, _ in work})
 
 
 def requeue(
@@ -112,7 +104,6 @@ def requeue(
     entity_ids: Sequence[uuid.UUID],
     *,
     refresh: bool,
-    priority: Priority = Priority.BACKFILL,
     only: Slot | None = None,
     found_in: Slot | None = None,
 ) -> int:
@@ -128,7 +119,7 @@ def requeue(
         locked = sql.fetch("enqueue.lock_unlocked", entity, slot=slot, ids=list(entity_ids))
         texts = entity.load_texts([entity_id for (entity_id,) in locked])
         requests = [EmbeddingRequest(entity_id, text) for entity_id, text in texts.items()]
-        return enqueue(entity, requests, refresh=refresh, priority=priority, only=only)
+        return enqueue(entity, requests, refresh=refresh, priority=Priority.BACKFILL, only=only)
 
 
 def delete_tasks(entity_type: str, entity_ids: Sequence[uuid.UUID]) -> None:
