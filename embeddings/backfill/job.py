@@ -63,7 +63,8 @@ class _Run:
     def run(self) -> bool:
         if self.cursor.get("restart"):
             # The version before took its tasks back when it cancelled the job, so that it begins again.
-            self.context.batch(done=0, skipped=0, cursor={})
+            with self._tenant():
+                self.context.batch(done=0, skipped=0, cursor={})
         retry = self.context.job.only_failures
         step = self._retry_batch if retry else self._scan_batch
         while not self.cursor.get("retried" if retry else "scanned"):
@@ -81,8 +82,13 @@ class _Run:
             if self._must_stop():
                 return False
             self.context.wait(FOLLOW_SECONDS)
-        ended = {name: value for name, value in self.cursor.items() if name not in {"retried", "retry_after"}}
-        self.context.batch(cursor=ended, log=f"{self.context.done:,} done, {self.context.failed:,} failed.")
+        with self._tenant():
+            ended = {
+                name: value for name, value in self.cursor.items() if name not in {"retried", "retry_after"}
+            }
+            self.context.batch(
+                cursor=ended, log=f"{self.context.done:,} done, {self.context.failed:,} failed."
+            )
         return True
 
     def _tenant(self) -> AbstractContextManager[None]:
