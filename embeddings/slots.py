@@ -10,8 +10,8 @@ Before the first start has written a row, slot 0 serves the model that the setti
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -20,9 +20,8 @@ from django.db import connection, transaction
 from embeddings import registry
 from embeddings.models import EmbeddingModel
 from embeddings.providers import EmbeddingProvider, ProviderError, get_provider
-from embeddings.registry import EmbeddedEntity
 from portal.resilience import circuit_breaker
-from portal.tenancy.context import current_tenant, tenant_context, tenant_ids
+from portal.tenancy.context import tenant_context, tenant_ids
 
 CACHE_SECONDS = 0.5
 """How long a process may still search in the slot that served before a switch; its rows stay until it is dropped."""
@@ -161,14 +160,6 @@ def _counted(now: Slot, then: Slot) -> Completeness:
         return Completeness(*cursor.fetchone())
 
 
-def _in_every_tenant() -> Iterator[EmbeddedEntity]:
-    """Each entity type, inside the context of each tenant in turn."""
-    for tenant_id in tenant_ids():
-        for entity in registry.all_entities():
-            with tenant_context(tenant_id):
-                yield entity
-
-
 def switch(to: str = "") -> Slot:
     """Makes the other slot serve; the present one stays, so that a second switch goes back. `to` names the expected model, so that
     a repeated request does not go back. Raises SlotError if the other slot is not complete."""
@@ -223,18 +214,18 @@ def clear_dropped() -> None:
 def _clear(number: int) -> None:
     """Deletes the vectors and tasks of a slot without a model, in one transaction a tenant. Rows that a write adds meanwhile are
     deleted the next time; a slot that gets a model meanwhile is left alone."""
-    for entity in _in_every_tenant():
-        with connection.cursor() as cursor:
+    for tenant_id, entity in product(tenant_ids(), registry.all_entities()):
+        with tenant_context(tenant_id), connection.cursor() as cursor:
             cursor.execute(
                 f"""
                 DELETE FROM {entity.table} WHERE tenant_id = %s AND slot = %s
                     AND NOT EXISTS (SELECT 1 FROM embeddings_embeddingmodel WHERE slot = %s)
                 """,
-                [current_tenant(), number, number],
+                [tenant_id, number, number],
             )
             cursor.execute(
                 """
                 DELETE FROM embeddings_embeddingtask WHERE tenant_id = %s AND entity_type = %s AND NOT model = ANY(%s)
                 """,
-                [current_tenant(), entity.type, [slot.model for slot in all()]],
+                [tenant_id, entity.type, [slot.model for slot in all()]],
             )

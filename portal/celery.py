@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery, bootsteps, signals
+from django.utils.module_loading import import_string
 
 if TYPE_CHECKING:
     from portal.jobs.loop import WorkLoop
@@ -25,9 +26,7 @@ class LoopStep(bootsteps.StartStopStep):
     """
 
     queue: str
-
-    def make_loop(self) -> WorkLoop:
-        raise NotImplementedError
+    loop_class: str  # by its path, as it can be imported only once Django is set up
 
     def __init__(self, parent: object, **kwargs: Any) -> None:
         self._loop: WorkLoop | None = None
@@ -37,8 +36,9 @@ class LoopStep(bootsteps.StartStopStep):
         return self.queue in parent.app.amqp.queues.consume_from
 
     def start(self, parent: object) -> None:
-        self._loop = self.make_loop()
-        self._loop.start()
+        loop: WorkLoop = import_string(self.loop_class)()
+        loop.start()
+        self._loop = loop
         # At the signal itself, as Celery may be long about its end while it waits for a broker.
         signals.worker_shutting_down.connect(self._end, weak=False)
 
@@ -55,22 +55,14 @@ class EmbeddingLoop(LoopStep):
     """Drains the work table of embeddings."""
 
     queue = "embeddings"
-
-    def make_loop(self) -> WorkLoop:
-        from embeddings.queue.worker import Loop
-
-        return Loop()
+    loop_class = "embeddings.queue.worker.Loop"
 
 
 class JobLoop(LoopStep):
     """Runs jobs. It shares the process with Celery's own tasks, which is why that has no pool to fork."""
 
     queue = "default"
-
-    def make_loop(self) -> WorkLoop:
-        from portal.jobs.runner import Loop
-
-        return Loop()
+    loop_class = "portal.jobs.runner.Loop"
 
 
 app.steps["worker"] |= {EmbeddingLoop, JobLoop}

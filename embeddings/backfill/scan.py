@@ -109,8 +109,7 @@ def _scan_slot(
     chosen: list[UUID] = []
     for entity_id, text in sorted(entity.load_texts(examined).items()):
         row = rows.get(entity_id)
-        is_current = row is not None and row.source_hash == source_hash(text) and row.active
-        if is_current and not options.refresh and _is_right(row, slot, text, has_task=entity_id in with_task):
+        if not options.refresh and _is_right(row, slot, text, has_task=entity_id in with_task):
             continue
         if options.limit is not None and len(result.enqueued | {entity_id}) > options.limit:
             continue
@@ -134,8 +133,8 @@ def _status(row: EntityEmbedding | None) -> str:
 
 
 def _is_right(row: EntityEmbedding | None, slot: Slot, text: str, *, has_task: bool) -> bool:
-    """Whether the status of a row with the current source hash is what it should be."""
-    if row is None:
+    """Whether the row is of the current text, and its status is what it should be."""
+    if row is None or row.source_hash != source_hash(text) or not row.active:
         return False
     if not text:
         return row.status == EmbeddingStatus.BLANK

@@ -1,5 +1,5 @@
 """Embedding providers behind one interface (EMB-7): `get_provider` gives the one that the settings name. The
-interface and its errors are in `base.py`, the check of what a provider returns in `validation.py`.
+interface, its errors and the check of what a provider returns are in `base.py`.
 """
 
 from __future__ import annotations

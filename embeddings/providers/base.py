@@ -1,5 +1,5 @@
-"""The interface of embedding providers and their errors. `get_provider` (`__init__.py`) returns the one that the settings name;
-`validation.py` checks its reply.
+"""The interface of embedding providers, their errors, and the check of what they return. `get_provider` (`__init__.py`) returns
+the one that the settings name.
 """
 
 from __future__ import annotations
@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Vectors = NDArray[np.float32]
 """float32 [texts, dimension], rows of norm 1, in the order of the texts."""
 
 Kind = Literal["passage", "query"]
 """The kind of a text: an entry of the catalogue, or the question of a search. Some models have a prefix for each."""
+
+NORM_TOLERANCE = 0.01
+"""As in the database's constraint, `vector_norm(vector) BETWEEN 0.99 AND 1.01`."""
 
 
 class EmbeddingProvider(Protocol):
@@ -58,3 +61,35 @@ class ProviderError(Exception):
         self.provider_wide = provider_wide
         self.lasting = lasting
         self.retry_after = retry_after
+
+
+def checked(vectors: ArrayLike, count: int, dimension: int) -> Vectors:
+    """The vectors as float32 [count, dimension]: the check that every reply passes before it is stored or searched with
+    (EMB-7), because pgvector accepts zero vectors. Their order cannot be checked here. Raises ProviderError for any other
+    shape and for a row that is not finite or not of norm 1. Another dimension is permanent: trying again does not change a
+    model.
+    """
+    with np.errstate(over="ignore"):  # too large a number becomes infinite, which is refused below
+        try:
+            array = np.asarray(vectors, dtype=np.float32)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ProviderError("The embedding provider's reply is no list of vectors.") from error
+    if array.size and array.ndim != 2:
+        raise ProviderError("The embedding provider's reply is no list of vectors.")
+    if len(array) != count:
+        raise ProviderError(f"The embedding provider returned {len(array)} vectors for {count} texts.")
+    if count == 0:
+        return np.empty((0, dimension), np.float32)
+    if array.shape[1:] != (dimension,):
+        length = array.shape[1] if array.ndim == 2 else 0
+        raise ProviderError(
+            f"The embedding provider returned vectors of {length} dimensions, not {dimension}.",
+            permanent=True,
+        )
+    if not np.isfinite(array).all():
+        raise ProviderError("The embedding provider returned a vector with a number that is not finite.")
+    norms = np.linalg.norm(array.astype(np.float64), axis=1)
+    worst = norms[np.abs(norms - 1).argmax()]
+    if abs(worst - 1) > NORM_TOLERANCE:
+        raise ProviderError(f"The embedding provider returned a vector of norm {worst:.4g}, not 1.")
+    return array

@@ -18,8 +18,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from embeddings.providers.base import Kind, ProviderError
-from portal.outbound.deadline import DeadlineBackend
-from portal.outbound.http import CONNECT_SECONDS, BodyTooLarge, open_response, read_body
+from portal.outbound.http import CONNECT_SECONDS, BodyTooLarge, DeadlineBackend, open_response, read_body
 
 JsonValue = Any
 """A parsed JSON document, whose form the caller checks."""
@@ -131,6 +130,38 @@ class Server:
         if self.api_key:
             found = found.replace(self.api_key, "…")
         return " ".join(found.split())[:MAX_MESSAGE]
+
+    def without_vectors(self, reply: JsonValue) -> ProviderError:
+        """The error of a reply that holds no list of vectors."""
+        message = self.error_message(reply)
+        return ProviderError(f"{self.name} sent no list of vectors{message and ': '}{message}")
+
+
+class HttpProvider:
+    """Base of the providers behind a server. The prefixes are for models that want passages and queries marked (`passage: `,
+    `query: `). Raises ImproperlyConfigured without an address.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        dimension: int,
+        url: str = "",
+        api_key: str = "",
+        timeout: float = 30,
+        query_prefix: str = "",
+        passage_prefix: str = "",
+        batch_size: int = 32,
+        threads: int = 1,
+    ) -> None:
+        self.model, self.dimension = model, dimension
+        self._server = Server(url, timeout, api_key)
+        self._prefixes: dict[Kind, str] = {"query": query_prefix, "passage": passage_prefix}
+
+    def truncates(self, text: str) -> bool:
+        """Only the server could know: False."""
+        return False
 
 
 def _pause(headers: Mapping[str, str]) -> float | None:

@@ -26,7 +26,7 @@ from embeddings.queue import sql
 from embeddings.queue.counters import count_expired, count_stored
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
-from portal.tenancy.context import current_tenant, tenant_context
+from portal.tenancy.context import tenant_context
 
 ERROR_LENGTH = 500
 FULL_SCAN_SECONDS = 10.0
@@ -146,7 +146,6 @@ def _store(
 ) -> set[uuid.UUID]:
     slot = results[0].task.slot
     wanted = {
-        "tenant": tenant_id,
         "slot": slot.number,
         "entities": [result.task.entity_id for result in results],
         "hashes": [result.task.source_hash for result in results],
@@ -193,12 +192,7 @@ def _claims_of(tasks: Sequence[Task]) -> dict[str, list[uuid.UUID]]:
 def fail(entity: EmbeddedEntity, task: Task, *, error: str) -> None:
     """Parks a task that the caller still holds, and records the error beside the vector if the text is still the same."""
     reason = error[:ERROR_LENGTH]
-    row = {
-        "tenant": current_tenant(),
-        "entity": task.entity_id,
-        "slot": task.slot.number,
-        "hash": task.source_hash,
-    }
+    row = {"entity": task.entity_id, "slot": task.slot.number, "hash": task.source_hash}
     with transaction.atomic():
         sql.fetch("claims.lock_failed", entity, **row)
         if sql.execute("claims.park", task=task.id, claim=task.claim_id, hash=task.source_hash, error=reason):

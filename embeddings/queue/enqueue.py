@@ -8,7 +8,7 @@ clock is used.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -16,11 +16,13 @@ from django.db import transaction
 
 from embeddings import registry, slots
 from embeddings.models import EmbeddingStatus, Priority
-from embeddings.queue import sql, wakeup
+from embeddings.queue import sql
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
 from embeddings.text import source_hash
-from portal.tenancy.context import current_tenant
+from portal.resilience.wakeup import Notifier
+
+wakeup = Notifier("embeddings.tasks.wake", queue="embeddings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,6 @@ def enqueue(
         rows = sql.fetch(
             "enqueue.upsert_embeddings",
             entity,
-            tenant=current_tenant(),
             slots=list(models),
             models=list(models.values()),
             dimension=settings.EMBEDDING_DIMENSION,
@@ -75,37 +76,27 @@ def enqueue(
         done = [(entity_id, models[slot]) for entity_id, slot, has_work in rows if not has_work]
         sql.execute(
             "enqueue.delete_tasks",
-            tenant=current_tenant(),
-            type=entity.type,
+            entity,
             ids=list({entity_id for entity_id, _, _ in rows}),
             # Also the tasks of models without a slot: while processes change over one by one, the newest request counts.
             models=None if only else list(models.values()),
             done_ids=[entity_id for entity_id, _ in done],
             done_models=[model for _, model in done],
         )
-        return _upsert_tasks(entity, {request.entity_id: request for request in requests}, work, priority)
-
-
-def _upsert_tasks(
-    entity: EmbeddedEntity,
-    requests: Mapping[uuid.UUID, EmbeddingRequest],
-    work: Sequence[tuple[uuid.UUID, str]],
-    priority: Priority,
-) -> int:
-    if not work:
-        return 0
-    sql.execute(
-        "enqueue.upsert_tasks",
-        tenant=current_tenant(),
-        type=entity.type,
-        priority=priority,
-        ids=[entity_id for entity_id, _ in work],
-        models=[model for _, model in work],
-        hashes=[source_hash(requests[entity_id].text) for entity_id, _ in work],
-        versions=[requests[entity_id].version for entity_id, _ in work],
-    )
-    wakeup.notify_on_commit()
-    return len({entity_id for entity_id, _ in work})
+        if not work:
+            return 0
+        asked = {request.entity_id: request for request in requests}
+        sql.execute(
+            "enqueue.upsert_tasks",
+            entity,
+            priority=priority,
+            ids=[entity_id for entity_id, _ in work],
+            models=[model for _, model in work],
+            hashes=[source_hash(asked[entity_id].text) for entity_id, _ in work],
+            versions=[asked[entity_id].version for entity_id, _ in work],
+        )
+        wakeup.notify_on_commit()
+        return len({entity_id for entity_id, _ in work})
 
 
 def requeue(
@@ -113,7 +104,6 @@ def requeue(
     entity_ids: Sequence[uuid.UUID],
     *,
     refresh: bool,
-    priority: Priority = Priority.BACKFILL,
     only: Slot | None = None,
     found_in: Slot | None = None,
 ) -> int:
@@ -126,25 +116,15 @@ def requeue(
     with transaction.atomic():
         # Every write locks the serving slot's row before the other's.
         slot = (found_in or slots.all()[0]).number
-        locked = sql.fetch(
-            "enqueue.lock_unlocked", entity, tenant=current_tenant(), slot=slot, ids=list(entity_ids)
-        )
+        locked = sql.fetch("enqueue.lock_unlocked", entity, slot=slot, ids=list(entity_ids))
         texts = entity.load_texts([entity_id for (entity_id,) in locked])
         requests = [EmbeddingRequest(entity_id, text) for entity_id, text in texts.items()]
-        return enqueue(entity, requests, refresh=refresh, priority=priority, only=only)
+        return enqueue(entity, requests, refresh=refresh, priority=Priority.BACKFILL, only=only)
 
 
 def delete_tasks(entity_type: str, entity_ids: Sequence[uuid.UUID]) -> None:
     """Deletes the tasks of entities that are about to be deleted; their embeddings are deleted with the entity."""
-    tenant, ids = current_tenant(), list(entity_ids)
+    entity, ids = registry.get(entity_type), list(entity_ids)
     # The lock order wants the embeddings first.
-    sql.fetch("enqueue.lock_embeddings", registry.get(entity_type), tenant=tenant, ids=ids)
-    sql.execute(
-        "enqueue.delete_tasks",
-        tenant=tenant,
-        type=entity_type,
-        ids=ids,
-        models=[],
-        done_ids=[],
-        done_models=[],
-    )
+    sql.fetch("enqueue.lock_embeddings", entity, ids=ids)
+    sql.execute("enqueue.delete_tasks", entity, ids=ids, models=[], done_ids=[], done_models=[])

@@ -16,7 +16,6 @@ from embeddings.models import Priority
 from embeddings.queue import sql
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
-from portal.tenancy.context import current_tenant
 
 
 def tag(entity: EmbeddedEntity, job_id: UUID, slot: Slot, ids: Sequence[UUID]) -> None:
@@ -28,8 +27,6 @@ def tag(entity: EmbeddedEntity, job_id: UUID, slot: Slot, ids: Sequence[UUID]) -
     sql.execute(
         "job_tasks.tag",
         entity,
-        tenant=current_tenant(),
-        type=entity.type,
         job=job_id,
         slot=slot.number,
         model=slot.model,
@@ -40,33 +37,31 @@ def tag(entity: EmbeddedEntity, job_id: UUID, slot: Slot, ids: Sequence[UUID]) -
 
 def count_waiting(entity: EmbeddedEntity, job_id: UUID) -> int:
     """How many entities have a task of the job."""
-    [(count,)] = sql.fetch("job_tasks.count_waiting", tenant=current_tenant(), type=entity.type, job=job_id)
+    [(count,)] = sql.fetch("job_tasks.count_waiting", entity, job=job_id)
     return int(count)
 
 
 def tagged(entity: EmbeddedEntity, job_id: UUID, ids: Sequence[UUID]) -> set[UUID]:
     """Which of these entities have a task of the job."""
-    rows = sql.fetch("job_tasks.tagged", tenant=current_tenant(), type=entity.type, job=job_id, ids=list(ids))
+    rows = sql.fetch("job_tasks.tagged", entity, job=job_id, ids=list(ids))
     return {entity_id for (entity_id,) in rows}
 
 
 def collect_failures(entity: EmbeddedEntity, job_id: UUID) -> list[tuple[UUID, str]]:
     """Untags the job's parked tasks and returns their entities and errors, so that each is counted once. An entity that is
     still being embedded in a second model is collected when both tasks are over."""
-    rows = sql.fetch("job_tasks.collect_failures", tenant=current_tenant(), type=entity.type, job=job_id)
+    rows = sql.fetch("job_tasks.collect_failures", entity, job=job_id)
     return list(dict(rows).items())
 
 
 def untag(entity: EmbeddedEntity, job_id: UUID) -> int:
     """Removes the tag from the job's tasks, which stay queued; returns the number of their entities."""
     left = count_waiting(entity, job_id)
-    sql.execute("job_tasks.untag", tenant=current_tenant(), type=entity.type, job=job_id)
+    sql.execute("job_tasks.untag", entity, job=job_id)
     return left
 
 
 def with_live_task(entity: EmbeddedEntity, slot: Slot, ids: Sequence[UUID]) -> set[UUID]:
     """Which of these entities have a task of the slot's model that is not parked."""
-    rows = sql.fetch(
-        "job_tasks.with_live_task", tenant=current_tenant(), type=entity.type, model=slot.model, ids=list(ids)
-    )
+    rows = sql.fetch("job_tasks.with_live_task", entity, model=slot.model, ids=list(ids))
     return {entity_id for (entity_id,) in rows}

@@ -14,7 +14,7 @@ from embeddings.queue import sql
 from embeddings.queue.enqueue import requeue
 from embeddings.slots import Slot
 from portal.resilience import circuit_breaker
-from portal.tenancy.context import current_tenant, tenant_context, tenant_ids
+from portal.tenancy.context import tenant_context, tenant_ids
 
 BATCH_SIZE = 1000
 
@@ -32,9 +32,7 @@ def reconcile() -> int:
     for tenant_id in tenant_ids():
         for entity in registry.all_entities():
             with tenant_context(tenant_id):
-                sql.execute(
-                    "reconcile.prune_tasks", entity, tenant=tenant_id, type=entity.type, models=models
-                )
+                sql.execute("reconcile.prune_tasks", entity, models=models)
             for slot, reference in pairs:
                 repaired += _repair(tenant_id, entity, slot, reference)
     return repaired
@@ -45,24 +43,18 @@ def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, refere
     repaired, after = 0, UUID(int=0)
     while True:
         with tenant_context(tenant_id):
-            ids = _find_unqueued(entity, slot, reference, after)
+            found = sql.fetch(
+                "reconcile.find_unqueued",
+                entity,
+                slot=slot.number,
+                model=slot.model,
+                reference=reference.number,
+                after=after,
+                limit=BATCH_SIZE,
+            )
+            ids = [entity_id for (entity_id,) in found]
             if ids:
                 repaired += requeue(entity, ids, refresh=True, only=slot, found_in=reference)
         if len(ids) < BATCH_SIZE:
             return repaired
         after = ids[-1]
-
-
-def _find_unqueued(entity: registry.EmbeddedEntity, slot: Slot, reference: Slot, after: UUID) -> list[UUID]:
-    rows = sql.fetch(
-        "reconcile.find_unqueued",
-        entity,
-        tenant=current_tenant(),
-        type=entity.type,
-        slot=slot.number,
-        model=slot.model,
-        reference=reference.number,
-        after=after,
-        limit=BATCH_SIZE,
-    )
-    return [entity_id for (entity_id,) in rows]

@@ -21,7 +21,7 @@ from django.db import OperationalError, connection
 
 from embeddings import registry, slots
 from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
-from embeddings.providers.validation import checked
+from embeddings.providers.base import checked
 from embeddings.queue import claims
 from embeddings.queue.claims import Embedded, QueueWatermarks, Task
 from embeddings.queue.counters import count_failed, counters

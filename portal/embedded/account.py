@@ -22,6 +22,10 @@ from portal.embedded.errors import ServiceError
 
 SYSTEM_FOLDER = Path("/var/lib/tool-portal")
 ACCOUNT_NAME = "tool-portal"
+CREATE_ACCOUNT = [
+    f"useradd --system --user-group --no-create-home --shell /usr/sbin/nologin --home-dir {SYSTEM_FOLDER} {ACCOUNT_NAME}".split(),
+    f"adduser -S -D -H -s /sbin/nologin -h {SYSTEM_FOLDER} {ACCOUNT_NAME}".split(),  # busybox
+]
 # Headers and static libraries: half of the wheel, and nothing reads them at run time.
 UNUSED_IN_COPY = shutil.ignore_patterns("include", "*.a", "pgxs", "pkgconfig", "doc", "__pycache__", "*.py")
 
@@ -64,37 +68,30 @@ def _package(name: str) -> Path:
 
 def _account() -> tuple[int, int]:
     """The system account for the data, made when missing; where none can be made, `nobody`, with a line on stderr."""
-    try:
-        entry = pwd.getpwnam(ACCOUNT_NAME)
-    except KeyError:
-        entry = _create_account()
+    entry = _entry(ACCOUNT_NAME)
+    for command in CREATE_ACCOUNT:
+        if entry is None and shutil.which(command[0]):
+            # Two commands may try at once: the loser fails, and finds the winner's account below.
+            subprocess.run(command, capture_output=True, check=False)
+            entry = _entry(ACCOUNT_NAME)
+    if entry is None:
+        entry = _entry("nobody")
+        if entry is None:
+            raise ServiceError(
+                "PostgreSQL refuses to run as root, and this system has neither useradd nor an account called nobody: "
+                "run as an ordinary user."
+            )
+        print(
+            f"No account {ACCOUNT_NAME} could be made; PostgreSQL runs as `nobody` instead.", file=sys.stderr
+        )
     return entry.pw_uid, entry.pw_gid
 
 
-def _create_account() -> pwd.struct_passwd:
-    options = {
-        "useradd": ["--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin"],
-        "adduser": ["-S", "-D", "-H", "-s", "/sbin/nologin"],  # busybox
-    }
-    for command, arguments in options.items():
-        if shutil.which(command):
-            home = "--home-dir" if command == "useradd" else "-h"
-            made = [command, *arguments, home, str(SYSTEM_FOLDER), ACCOUNT_NAME]
-            # Two commands may try at once: the loser fails, and finds the winner's account below.
-            subprocess.run(made, capture_output=True, check=False)
-            try:
-                return pwd.getpwnam(ACCOUNT_NAME)
-            except KeyError:
-                continue
+def _entry(name: str) -> pwd.struct_passwd | None:
     try:
-        entry = pwd.getpwnam("nobody")
+        return pwd.getpwnam(name)
     except KeyError:
-        raise ServiceError(
-            "PostgreSQL refuses to run as root, and this system has neither useradd nor an account called nobody: "
-            "run as an ordinary user."
-        ) from None
-    print(f"No account {ACCOUNT_NAME} could be made; PostgreSQL runs as `nobody` instead.", file=sys.stderr)
-    return entry
+        return None
 
 
 def _copied(distribution: str, package: Path) -> Path:

@@ -9,7 +9,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,8 +22,8 @@ from portal.embedded.account import programs
 from portal.embedded.credentials import write_private
 from portal.embedded.errors import ServiceError
 from portal.embedded.keeper import USERS_LOCK, Project, running
-from portal.embedded.layout import Layout, lock, make_state
-from portal.embedded.process import POLL_SECONDS
+from portal.embedded.layout import Layout, make_state, try_lock
+from portal.embedded.process import POLL_SECONDS, bind_error
 from portal.embedded.spawn import die_with_parent
 from portal.embedded.supervisor import Supervisor, say
 from portal.processes import PREPARE, PROCESSES
@@ -68,7 +67,7 @@ def up(root: Path) -> None:
     host, port = os.environ.get("HOST") or "127.0.0.1", _port()
     state = root / ".portal"
     make_state(state)
-    held = lock(state / UP_LOCK, wait=False)
+    held = try_lock(state / UP_LOCK)
     if held is None:
         pid = (state / UP_LOCK).read_text(encoding="utf-8").strip()
         raise ServiceError(
@@ -78,7 +77,10 @@ def up(root: Path) -> None:
         held.truncate(0)
         held.write(str(os.getpid()))
         held.flush()
-        _refuse_port_in_use(host, port)
+        if error := bind_error(host, port):
+            raise ServiceError(
+                f"Port {port} of {host} cannot be used ({error.strerror}); choose another: make up PORT={port + 1}"
+            )
         if os.environ.get("MAKELEVEL"):
             # A killed `make` must not leave a portal behind without its supervisor.
             die_with_parent(signal.SIGTERM)
@@ -93,7 +95,7 @@ def down(root: Path) -> None:
     path = root / ".portal" / UP_LOCK
     asked, deadline = 0, time.monotonic() + DOWN_SECONDS
     while path.exists():
-        free = lock(path, wait=False)
+        free = try_lock(path)
         if free is not None:
             free.close()
             break
@@ -145,7 +147,7 @@ def reset(root: Path, *, confirmed: bool) -> None:
 def _free(path: Path) -> IO[str] | None:
     """The lock, for which it waits a while: servers that were told to stop may have much to write down."""
     deadline = time.monotonic() + RESET_SECONDS
-    while (held := lock(path, wait=False)) is None and time.monotonic() < deadline:
+    while (held := try_lock(path)) is None and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
     return held
 
@@ -208,17 +210,6 @@ def _port() -> int:
     if not text.isdigit() or not 0 < int(text) < 65_536:
         raise ServiceError(f"PORT must be a number from 1 to 65535, not {text!r}.", exit_code=2)
     return int(text)
-
-
-def _refuse_port_in_use(host: str, port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise ServiceError(
-                f"Port {port} of {host} cannot be used ({error.strerror}); choose another: make up PORT={port + 1}",
-            ) from None
 
 
 def _answers(host: str, port: int) -> bool:

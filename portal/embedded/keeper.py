@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from portal.embedded.errors import ServiceError
-from portal.embedded.layout import lock, make_state
+from portal.embedded.layout import lock, make_state, try_lock
 from portal.embedded.postgres import Postgres
 from portal.embedded.process import POLL_SECONDS, Backoff, open_log
 from portal.embedded.services import LOCK_NAME, Services, start
@@ -43,24 +43,18 @@ class Project:
 
     def revive(self) -> bool:
         """Start a keeper if none lives (the last one was killed); True if that was needed."""
-        starting = lock(self.state / START_LOCK)
-        try:
+        with lock(self.state / START_LOCK):
             if _is_held(self.state / LOCK_NAME):
                 return False
             _start_keeper(self.state)
             return True
-        finally:
-            if starting:
-                starting.close()
 
     def wait_for_end(self) -> None:
         """Return when the keeper has ended, or at once when others still use the services."""
         deadline = time.monotonic() + STOP_SECONDS
         while time.monotonic() < deadline:
-            starting = lock(self.state / START_LOCK)
-            lives = _is_held(self.state / LOCK_NAME)
-            if starting:
-                starting.close()
+            with lock(self.state / START_LOCK):
+                lives = _is_held(self.state / LOCK_NAME)
             # Only the keeper locks the users out, and only to stop.
             if not lives or (
                 _is_held(self.state / USERS_LOCK) and not _is_held(self.state / USERS_LOCK, shared=True)
@@ -83,8 +77,7 @@ def running(root: Path) -> Iterator[Project]:
         project.revive()
         yield project
     finally:
-        if user:
-            user.close()
+        user.close()
         project.wait_for_end()
 
 
@@ -92,7 +85,7 @@ def _is_held(path: Path, *, shared: bool = False) -> bool:
     """Would a lock of that kind have to wait? Probing takes it for a moment, so `services.lock` is probed under the
     start lock alone: a keeper that starts just then would find it taken.
     """
-    held = lock(path, shared=shared, wait=False)
+    held = try_lock(path, shared=shared)
     if held is None:
         return True
     held.close()
@@ -141,12 +134,12 @@ def keep(state: Path, answer: int) -> None:
     if outcome:
         raise SystemExit(outcome)
     with services:
-        users: list[IO[str] | None] = []
+        users: list[IO[str]] = []
         threading.Thread(target=_wait_to_be_alone, args=(state, users, over), daemon=True).start()
         _watch(services, over)
 
 
-def _wait_to_be_alone(state: Path, users: list[IO[str] | None], over: threading.Event) -> None:
+def _wait_to_be_alone(state: Path, users: list[IO[str]], over: threading.Event) -> None:
     users.append(lock(state / USERS_LOCK))
     over.set()
 

@@ -35,10 +35,15 @@ ROOM_NEEDED = (
 class Layout:
     """The folders of one set; `account` is the (uid, gid) that owns the home, None for the caller."""
 
-    state: Path
-    home: Path
-    sockets: Path
     account: tuple[int, int] | None
+    state: Path
+    logs: Path
+    home: Path
+    postgres: Path
+    new_postgres: Path  # where a cluster is made before it takes its place
+    valkey: Path
+    valkey_configuration: Path
+    sockets: Path
 
     @classmethod
     def of(cls, state: Path, account: tuple[int, int] | None) -> Layout:
@@ -48,32 +53,21 @@ class Layout:
         sockets = home / "run"
         if len(os.fsencode(sockets / SOCKET_NAME)) >= SOCKET_PATH_LIMIT:
             sockets = Path("/tmp") / f"tool-portal-{os.geteuid()}-{name}"
-        return cls(state=state, home=home, sockets=sockets, account=account)
-
-    @property
-    def postgres(self) -> Path:
-        return self.home / "postgres"
-
-    @property
-    def valkey(self) -> Path:
-        return self.home / "valkey"
-
-    @property
-    def new_postgres(self) -> Path:
-        """Where a cluster is made before it takes its place."""
-        return self.home / "postgres.new"
-
-    @property
-    def valkey_configuration(self) -> Path:
-        return self.home / "valkey.conf"
+        return cls(
+            account=account,
+            state=state,
+            logs=state / "log",
+            home=home,
+            postgres=home / "postgres",
+            new_postgres=home / "postgres.new",
+            valkey=home / "valkey",
+            valkey_configuration=home / "valkey.conf",
+            sockets=sockets,
+        )
 
     @property
     def _aside(self) -> Path:
         return self.home.with_name(f"{self.home.name}.old")
-
-    @property
-    def logs(self) -> Path:
-        return self.state / "log"
 
     def make(self, *, throwaway: bool = False) -> None:
         """Make what is missing, each folder closed to everyone else. Existing folders keep their mode.
@@ -175,16 +169,23 @@ def unwritable(path: Path, error: OSError) -> ServiceError:
     return ServiceError(f"{path} cannot be written to: {error.strerror}.")
 
 
-def lock(path: Path, *, shared: bool = False, wait: bool = True) -> IO[str] | None:
-    """Hold a lock on the file until it is closed or the process ends; None if others hold it and we do not wait."""
+def lock(path: Path, *, shared: bool = False, wait: bool = True) -> IO[str]:
+    """Wait for a lock on the file, and hold it until the file is closed or the process ends."""
     try:
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
         raise unwritable(path, error) from error
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         file.close()
-        return None
+        raise
     return file
+
+
+def try_lock(path: Path, *, shared: bool = False) -> IO[str] | None:
+    """As `lock`, but None if others hold it."""
+    try:
+        return lock(path, shared=shared, wait=False)
+    except BlockingIOError:
+        return None

@@ -22,7 +22,7 @@ import psycopg
 from portal.embedded.account import Programs
 from portal.embedded.errors import ServiceError
 from portal.embedded.layout import SECRETS, Layout
-from portal.embedded.process import end, end_pid, open_log, spawn
+from portal.embedded.process import end, end_pid, open_log, read_pid, spawn
 
 SUPERUSER = "portal_admin"
 DATABASE = "portal"
@@ -191,12 +191,9 @@ class Postgres:
         The caller holds the lock of the services, so no living owner can be meant.
         """
         pid_file = self.layout.postgres / "postmaster.pid"
-        try:
-            pid = int(pid_file.read_text(encoding="utf-8").splitlines()[0])
-        except (OSError, ValueError, IndexError):
-            return
-        end_pid(pid, self.layout.postgres, "postgres", ladder=[*FAST, (signal.SIGKILL, 2.0)])
-        pid_file.unlink(missing_ok=True)
+        if pid := read_pid(pid_file):
+            end_pid(pid, self.layout.postgres, "postgres", ladder=[*FAST, (signal.SIGKILL, 2.0)])
+            pid_file.unlink(missing_ok=True)
 
 
 def _environment() -> dict[str, str]:

@@ -10,15 +10,14 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from portal.embedded import credentials
 from portal.embedded.account import SYSTEM_FOLDER, programs
 from portal.embedded.errors import ServiceError
-from portal.embedded.layout import THROWAWAY, Layout, lock, make_state
+from portal.embedded.layout import THROWAWAY, Layout, make_state, try_lock
 from portal.embedded.postgres import Postgres
-from portal.embedded.process import is_running_in
+from portal.embedded.process import is_running_in, read_pid
 from portal.embedded.valkey import Valkey
 
 LOCK_NAME = "services.lock"
@@ -50,9 +49,7 @@ class Services:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
@@ -71,7 +68,7 @@ def start(
     """
     state = Path(directory).resolve()
     make_state(state)
-    held = lock(state / LOCK_NAME, wait=False)
+    held = try_lock(state / LOCK_NAME)
     if held is None:
         raise ServiceError(f"The services in {state} already run.", exit_code=2)
     try:
@@ -112,7 +109,7 @@ def _sweep() -> None:
             state = Path(mark.read_text(encoding="utf-8"))
         except FileNotFoundError:  # swept by another start, or ended by its own
             continue
-        held = lock(state / LOCK_NAME, wait=False) if state.is_dir() else None
+        held = try_lock(state / LOCK_NAME) if state.is_dir() else None
         if (held is None and state.is_dir()) or _has_server(home):
             continue
         shutil.rmtree(home, ignore_errors=True)
@@ -121,8 +118,5 @@ def _sweep() -> None:
 
 
 def _has_server(home: Path) -> bool:
-    try:
-        pid = int((home / "postgres" / "postmaster.pid").read_text(encoding="utf-8").splitlines()[0])
-    except (OSError, ValueError, IndexError):
-        return False
-    return is_running_in(pid, home / "postgres", "postgres")
+    pid = read_pid(home / "postgres" / "postmaster.pid")
+    return pid is not None and is_running_in(pid, home / "postgres", "postgres")

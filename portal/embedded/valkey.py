@@ -29,7 +29,7 @@ from typing import NoReturn
 from portal.embedded.account import Programs
 from portal.embedded.errors import ServiceError
 from portal.embedded.layout import Layout
-from portal.embedded.process import POLL_SECONDS, end, end_pid, open_log, spawn
+from portal.embedded.process import POLL_SECONDS, bind_error, end, end_pid, open_log, read_pid, spawn
 
 READY_SECONDS = 10
 START_TRIES = 5  # a port that was free can be taken before the server binds it
@@ -70,7 +70,7 @@ class Valkey:
         """Start it on its port, or on a free one where that is taken; return once it answers to its password."""
         self._end_leftover()
         for _ in range(START_TRIES):
-            if not self.port or not _is_free(self.port):
+            if not self.port or bind_error("127.0.0.1", self.port):
                 self.port = _free_port()
             if self._launch():
                 return
@@ -146,26 +146,13 @@ class Valkey:
 
     def _end_leftover(self) -> None:
         """End a server that a killed owner left running in our folder."""
-        try:
-            pid = int((self.layout.valkey / "valkey.pid").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return
-        end_pid(pid, self.layout.valkey, "valkey-server", ladder=[*STOP, (signal.SIGKILL, 2.0)])
+        if pid := read_pid(self.layout.valkey / "valkey.pid"):
+            end_pid(pid, self.layout.valkey, "valkey-server", ladder=[*STOP, (signal.SIGKILL, 2.0)])
 
 
 def _quoted(name: str, value: str) -> str:
     # `save` and `bind` take several words; a folder's name may hold a blank.
     return f'"{value}"' if name in {"dir", "pidfile", "requirepass"} else value
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 def _free_port() -> int:

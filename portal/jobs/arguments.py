@@ -5,7 +5,7 @@ The fields here take JSON's own types: "5" is no number, and 1 is not true. An a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -20,35 +20,28 @@ Field = serializers.Field[Any, Any, Any, Any]
 Fields = dict[str, Field]
 
 
-class WholeNumber(serializers.IntegerField):
-    """A JSON integer between two bounds."""
-
-    default_error_messages = {"range": "A whole number from {low:,} to {high:,}, please."}
-
-    def __init__(self, *, low: int, high: int, **options: Any) -> None:
-        self.low, self.high = low, high
-        super().__init__(required=False, **options)
-
-    def to_internal_value(self, data: object) -> int:
-        if isinstance(data, bool) or not isinstance(data, int) or not self.low <= data <= self.high:
-            self.fail("range", low=self.low, high=self.high)
-        return data
-
-
 class Number(serializers.FloatField):
     """A JSON number between two bounds."""
 
     default_error_messages = {"range": "A number from {low:,} to {high:,}, please."}
+    types: tuple[type[float], ...] = (int, float)
 
     def __init__(self, *, low: float, high: float, **options: Any) -> None:
         self.low, self.high = low, high
         super().__init__(required=False, **options)
 
-    def to_internal_value(self, data: object) -> float:
+    def to_internal_value(self, data: Any) -> float:
         # Written so that NaN is refused.
-        if isinstance(data, bool) or not isinstance(data, int | float) or not self.low <= data <= self.high:
+        if isinstance(data, bool) or not isinstance(data, self.types) or not self.low <= data <= self.high:
             self.fail("range", low=self.low, high=self.high)
         return data
+
+
+class WholeNumber(Number):
+    """A JSON integer between two bounds."""
+
+    default_error_messages = {"range": "A whole number from {low:,} to {high:,}, please."}
+    types = (int,)
 
 
 class Flag(serializers.BooleanField):
@@ -100,11 +93,12 @@ class JobArguments(serializers.Serializer[Any]):
     def form_field(cls, name: str, **options: Any) -> forms.Field:
         """The form field of a number, with the same bounds; `options` are those of Django's field."""
         field = cls().fields[name]
-        if isinstance(field, WholeNumber):
-            return forms.IntegerField(required=False, min_value=field.low, max_value=field.high, **options)
-        if isinstance(field, Number):
-            return forms.FloatField(required=False, min_value=field.low, max_value=field.high, **options)
-        raise TypeError(f"{name} is no number")
+        if not isinstance(field, Number):
+            raise TypeError(f"{name} is no number")
+        form_field: Callable[..., forms.Field] = (
+            forms.IntegerField if isinstance(field, WholeNumber) else forms.FloatField
+        )
+        return form_field(required=False, min_value=field.low, max_value=field.high, **options)
 
 
 def _sentences(error: Any) -> list[str]:

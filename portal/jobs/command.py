@@ -8,20 +8,26 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Self
 from uuid import UUID
 
 from django.db import connection
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
 
 from portal.jobs import heartbeats, runner, services
 from portal.jobs.context import Context
 from portal.jobs.errors import WrongState
 from portal.jobs.models import Job, JobState
-from portal.jobs.terminal import Bar
+from portal.jobs.progress import Progress
 from portal.tenancy.commands import DONE, REFUSED, SOME_FAILED, USAGE, TenantCommand
 from portal.tenancy.context import tenant_context
 
 INTERRUPTED = 130
 WATCH_SECONDS = 0.5
+LINE_SECONDS = 10
+LINE_PERCENT = 5
 
 
 class JobCommand(TenantCommand):
@@ -76,7 +82,7 @@ class JobCommand(TenantCommand):
         with job.in_tenant():
             groups = services.failures_by_error(job.pk)
         for group in groups[:5]:
-            self.say(f"{group.count:,} failed: {group.error} ({', '.join(group.labels)})")
+            self.say(str(group))
         if groups:
             self.say(f"Retry them with: manage.py jobs retry {job.pk}")
 
@@ -125,3 +131,51 @@ def _cancelled_by_ctrl_c(job: Job) -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, usual)
         over.set()
         thread.join()
+
+
+class Bar:
+    """Shows the progress of a job on stderr: as a bar on a terminal, elsewhere as a line every ten seconds or five per cent."""
+
+    def __init__(self, title: str, *, quiet: bool) -> None:
+        self.title, self.quiet = title, quiet
+        self.is_drawn = not quiet and sys.stderr.isatty()
+        self._bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[failed]} failed"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not self.is_drawn,
+        )
+        self._task = self._bar.add_task(title, total=None, failed=0)
+        self._printed_at, self._printed_percent = time.monotonic(), 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, stage: str, progress: Progress) -> None:
+        described = f"{self.title}: {stage}" if stage else self.title
+        self._bar.update(
+            self._task,
+            description=described,
+            total=progress.total,
+            completed=progress.processed,
+            failed=progress.failed,
+        )
+        if not self.quiet and not self.is_drawn:
+            self._print(described, progress)
+
+    def _print(self, described: str, progress: Progress) -> None:
+        percent = progress.percent or 0
+        is_news = (
+            percent >= self._printed_percent + LINE_PERCENT
+            or time.monotonic() >= self._printed_at + LINE_SECONDS
+        )
+        if is_news:
+            self._printed_at, self._printed_percent = time.monotonic(), percent
+            print(f"{described}: {progress}", file=sys.stderr, flush=True)  # noqa: T201 - the log's reader

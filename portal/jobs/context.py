@@ -47,8 +47,9 @@ class Context:
 
     @property
     def progress(self) -> Progress:
-        """As Job.progress, from the values in this process."""
+        """As Job.progress, from the values in this process. Needs no tenant's context: `reporting` has none."""
         now = Job(
+            tenant_id=self.job.tenant_id,
             total=self.total, done=self.done, failed=self.failed, skipped=self.skipped, claimed_at=self.job.claimed_at,
             done_before=self.job.done_before, processed_before=self.job.processed_before,
         )  # fmt: skip

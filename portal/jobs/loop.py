@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -97,6 +98,14 @@ class WorkLoop(threading.Thread):
         self.join(SECONDS_TO_FINISH)
         if self.is_alive():
             self.protected(self.release)
+
+    def run_until_signal(self) -> None:
+        """Runs as the only work of this process, until SIGINT or SIGTERM."""
+        ends = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        self.start()
+        signal.sigwait(ends)
+        self.finish()
 
     @staticmethod
     def protected(step: Callable[[], object]) -> None:

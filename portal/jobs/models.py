@@ -53,6 +53,7 @@ CLAIMED = (JobState.RUNNING, JobState.CANCELLING)
 CAN_CANCEL = (JobState.QUEUED, JobState.RUNNING, JobState.LOST)
 CAN_RESUME = (JobState.CANCELLED, JobState.LOST, JobState.FAILED)
 CAN_RETRY = (JobState.PARTIAL,)
+QUEUED_AGAIN: dict[str, Any] = {"state": JobState.QUEUED, "finished_at": None, "error": "", "attempts": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,30 +157,12 @@ class JobQuerySet(models.QuerySet["Job"]):
     def resume(self, pk: uuid.UUID, *, concurrency_key: str | None) -> bool:
         """Queues the job again; a runner goes on from its cursor."""
         over = self.filter(pk=pk, state__in=CAN_RESUME)
-        return bool(
-            over.update(
-                state=JobState.QUEUED,
-                claim_id=None,
-                concurrency_key=concurrency_key,
-                finished_at=None,
-                error="",
-                attempts=0,
-            )
-        )
+        return bool(over.update(**QUEUED_AGAIN, claim_id=None, concurrency_key=concurrency_key))
 
     def retry_failed(self, pk: uuid.UUID, *, concurrency_key: str | None) -> bool:
         """Queues the job again, for its failures only."""
         over = self.filter(pk=pk, state__in=CAN_RETRY, failed__gt=0)
-        return bool(
-            over.update(
-                state=JobState.QUEUED,
-                only_failures=True,
-                concurrency_key=concurrency_key,
-                finished_at=None,
-                error="",
-                attempts=0,
-            )
-        )
+        return bool(over.update(**QUEUED_AGAIN, only_failures=True, concurrency_key=concurrency_key))
 
     def mark_lost(self) -> int:
         """Marks the jobs without heartbeat as lost, and takes the claim from their runners; returns how many."""

@@ -12,13 +12,16 @@ from django.db import IntegrityError, transaction
 from django.db.models import Count, QuerySet
 from django.db.models.functions import Coalesce, Now
 
-from portal.jobs import kinds, wakeup
+from portal.jobs import kinds
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, WrongState
 from portal.jobs.kinds import Estimate, JobKind
 from portal.jobs.models import ACTIVE, Job, JobFailure, JobQuerySet, JobState
+from portal.resilience.wakeup import Notifier
 from portal.tenancy.context import tenant_context, tenant_ids
 
 EXAMPLES = 5
+# Without it a runner polls every JOB_POLL seconds.
+wakeup = Notifier("portal.ops.tasks.work_on_jobs", queue="default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,9 @@ class FailureGroup:
     error: str
     count: int
     labels: list[str]
+
+    def __str__(self) -> str:
+        return f"{self.count:,} failed: {self.error} ({', '.join(self.labels)})"
 
 
 def start(kind: str, args: Mapping[str, object], *, by: str) -> Job:
@@ -129,31 +135,28 @@ def cancel(pk: UUID) -> Job:
 def resume(pk: UUID) -> Job:
     """Queues the job again, from where it stopped. Raises WrongState, AlreadyRunning, Job.DoesNotExist."""
     job = find(pk)
-
-    def write() -> None:
-        if not Job.objects.resume(pk, concurrency_key=_kind(job.kind).concurrency_key(job.args)):
-            raise WrongState(
-                f"Only a job that was cancelled, lost or failed can go on; this one is {find(pk).effective_state}."
-            )
-
-    _exclusively(job.kind, _kind(job.kind).concurrency_key(job.args), write)
-    wakeup.notify_on_commit()
-    return find(pk)
+    key = _kind(job.kind).concurrency_key(job.args)
+    return _queue_again(
+        job, key, Job.objects.resume, "Only a job that was cancelled, lost or failed can go on"
+    )
 
 
 def retry_failed(pk: UUID) -> Job:
     """Queues a job that has ended again, for its failures only. Raises the errors of `resume`."""
-    job = find(pk)
+    rule = "Only a job that ended with failures has some to retry"
+    return _queue_again(find(pk), None, Job.objects.retry_failed, rule)
+
+
+def _queue_again(job: Job, concurrency_key: str | None, change: Callable[..., bool], rule: str) -> Job:
+    """Runs the change, which returns whether the job's state allowed it; `rule` tells the operator which states do."""
 
     def write() -> None:
-        if not Job.objects.retry_failed(pk, concurrency_key=None):
-            raise WrongState(
-                f"Only a job that ended with failures has some to retry; this one is {find(pk).effective_state}."
-            )
+        if not change(job.pk, concurrency_key=concurrency_key):
+            raise WrongState(f"{rule}; this one is {find(job.pk).effective_state}.")
 
-    _exclusively(job.kind, None, write)
+    _exclusively(job.kind, concurrency_key, write)
     wakeup.notify_on_commit()
-    return find(pk)
+    return find(job.pk)
 
 
 def failures(pk: UUID) -> QuerySet[JobFailure]:

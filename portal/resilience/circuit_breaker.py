@@ -16,12 +16,12 @@ outlives a restart, so a restart does not call a service that sent a Retry-After
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
 from django.conf import settings
 from django.db import connection
+
+from portal.resilience.models import Circuit
 
 REASON_LENGTH = 500
 
@@ -49,27 +49,9 @@ class ServiceError(Protocol):
     retry_after: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCircuit:
-    """A service that fails: since when, when the next trial is due, and the last error."""
-
-    name: str
-    purpose: str
-    since: datetime
-    next_trial: datetime
-    reason: str
-
-
-def open_circuits() -> list[OpenCircuit]:
+def open_circuits() -> list[Circuit]:
     """All open circuits, by name and purpose."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            SELECT model, purpose, since, next_try, reason FROM embeddings_embeddingcircuit
-            WHERE next_try IS NOT NULL ORDER BY model, purpose
-            """
-        )
-        return [OpenCircuit(*row) for row in cursor.fetchall()]
+    return list(Circuit.objects.exclude(next_try=None).order_by("name", "purpose"))
 
 
 def record_failure(name: str, purpose: str, error: ServiceError, *, at_once: bool = False) -> bool:
@@ -93,10 +75,7 @@ def record_failure(name: str, purpose: str, error: ServiceError, *, at_once: boo
 
 def record_success(name: str, purpose: str) -> None:
     """Closes the circuit and deletes its errors."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "DELETE FROM embeddings_embeddingcircuit WHERE model = %s AND purpose = %s", [name, purpose]
-        )
+    Circuit.objects.filter(name=name, purpose=purpose).delete()
 
 
 def seconds_until_trial(purpose: str) -> dict[str, float | None]:
@@ -126,5 +105,4 @@ def acquire_trial(name: str, purpose: str) -> bool:
 
 def close_all(*, keep: Sequence[str] = ()) -> None:
     """Closes every circuit except those of the names in `keep`."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM embeddings_embeddingcircuit WHERE NOT model = ANY(%s)", [list(keep)])
+    Circuit.objects.exclude(name__in=keep).delete()

@@ -12,6 +12,7 @@ import threading
 
 from celery import Celery
 from django.conf import settings
+from django.db import transaction
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,10 @@ class Notifier:
         self._wanted = threading.Event()
         self._start = threading.Lock()
         self._started = False
+
+    def notify_on_commit(self) -> None:
+        """Wakes a worker once the current transaction has committed; a rollback wakes none."""
+        transaction.on_commit(self.notify, robust=True)
 
     def notify(self) -> None:
         """Has the message published soon; several calls may become one message."""

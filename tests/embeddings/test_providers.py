@@ -22,8 +22,8 @@ from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
 from embeddings.providers import ProviderError, get_provider, onnx_model
+from embeddings.providers.base import checked
 from embeddings.providers.sentence_transformers import MAX_CHARACTERS, SentenceTransformers
-from embeddings.providers.validation import checked
 
 REFERENCE = json.loads((Path(__file__).parent / "reference_vectors.json").read_text("utf-8"))
 TEXTS = [row["text"] * row["times"] for row in REFERENCE]

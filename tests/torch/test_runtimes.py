@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from embeddings.providers import ProviderError, get_provider, onnx_model
+from embeddings.providers.base import checked
 from embeddings.providers.sentence_transformers import MAX_CHARACTERS, SentenceTransformers
 from embeddings.providers.torch_runtime import TorchRuntime
-from embeddings.providers.validation import checked
 
 ROOT = Path(__file__).parents[2]
 COUNT = 1000

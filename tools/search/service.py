@@ -20,7 +20,7 @@ from django.db import connection
 
 from embeddings import slots
 from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
-from embeddings.providers.validation import checked
+from embeddings.providers.base import checked
 from embeddings.slots import Slot
 from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context

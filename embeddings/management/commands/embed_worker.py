@@ -19,20 +19,12 @@ class Command(PortalCommand):
         parser.add_argument("--once", action="store_true", help="stop when no task is due")
 
     def run(self, options: Options) -> None:
-        ends = {signal.SIGINT, signal.SIGTERM}
-        if options["once"]:
-            stop = threading.Event()
-            for number in ends:
-                signal.signal(number, lambda *_: stop.set())
-            done = worker.drain(stop=stop)
-            self.show(
-                options,
-                {"stored": done.stored, "failed": done.failed},
-                f"{done.stored} embedded, {done.failed} failed.",
-            )
-        else:
-            signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-            loop = worker.Loop()
-            loop.start()
-            signal.sigwait(ends)
-            loop.finish()
+        if not options["once"]:
+            worker.Loop().run_until_signal()
+            return
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        done = worker.drain(stop=stop)
+        counts = {"stored": done.stored, "failed": done.failed}
+        self.show(options, counts, f"{done.stored} embedded, {done.failed} failed.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from django.core.management.base import CommandParser
 
 from embeddings import slots
@@ -28,16 +30,7 @@ class Command(PortalCommand):
             self.stop(REFUSED, str(error))
         found = slots.completeness()
         models = [{"slot": slot.number, "model": slot.model, "serves": slot.serves} for slot in slots.all()]
-        progress = (
-            {
-                "total": found.total,
-                "ready": found.ready,
-                "failed": found.failed,
-                "complete": found.is_complete,
-            }
-            if found
-            else None
-        )
+        progress = {**asdict(found), "complete": found.is_complete} if found else None
         lines = [
             f"slot {row['slot']}: {row['model']}{' (serves)' if row['serves'] else ''}" for row in models
         ]

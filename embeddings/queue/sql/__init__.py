@@ -2,7 +2,8 @@
 in, what comes out, and which index serves it.
 
 A statement is named "file.statement". In its text `%(name)s` is a parameter; `{embeddings}` is the table of an entity type's
-embeddings, `{name}` the text of another statement of the file.
+embeddings, `{name}` the text of another statement of the file. A statement about an entity type also has the parameters
+`tenant`, the current one, and `type`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from django.db import connection
 
 from embeddings.registry import EmbeddedEntity
+from portal.tenancy.context import current_tenant
 
 Row = tuple[Any, ...]
 
@@ -27,7 +29,7 @@ _HEAD = re.compile(r"\A(?:--.*\n|\s*\n)*")
 def fetch(name: str, entity: EmbeddedEntity | None = None, /, **parameters: Any) -> list[Row]:
     """Runs the statement; its rows."""
     with connection.cursor() as cursor:
-        cursor.execute(text(name, entity.table if entity else ""), parameters)
+        cursor.execute(*_prepared(name, entity, parameters))
         rows: list[Row] = cursor.fetchall()
         return rows
 
@@ -35,9 +37,17 @@ def fetch(name: str, entity: EmbeddedEntity | None = None, /, **parameters: Any)
 def execute(name: str, entity: EmbeddedEntity | None = None, /, **parameters: Any) -> int:
     """Runs the statement; the number of rows that it changed."""
     with connection.cursor() as cursor:
-        cursor.execute(text(name, entity.table if entity else ""), parameters)
+        cursor.execute(*_prepared(name, entity, parameters))
         count: int = cursor.rowcount
         return count
+
+
+def _prepared(
+    name: str, entity: EmbeddedEntity | None, parameters: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    if entity is None:
+        return text(name), parameters
+    return text(name, entity.table), {"tenant": current_tenant(), "type": entity.type, **parameters}
 
 
 @cache

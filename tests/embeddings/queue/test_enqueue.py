@@ -12,8 +12,8 @@ import pytest
 from django.db import connection, transaction
 
 from embeddings.models import Priority
-from embeddings.queue import wakeup
-from embeddings.queue.enqueue import EmbeddingRequest, enqueue, requeue
+from embeddings.queue import enqueue as enqueue_module
+from embeddings.queue.enqueue import EmbeddingRequest, enqueue, requeue, wakeup
 from embeddings.text import source_hash
 from portal.resilience.wakeup import Notifier
 from portal.tenancy.context import tenant_context
@@ -47,7 +47,7 @@ def test_a_new_tool_is_pending_with_a_task_for_its_text_EMB_2_EMB_3(pipeline: Pi
 
 
 def test_a_write_that_is_rolled_back_leaves_nothing_and_rings_no_bell_EMB_2(pipeline: Pipeline) -> None:
-    with mock.patch.object(wakeup._notifier, "notify") as notify:
+    with mock.patch.object(wakeup, "notify") as notify:
         with tenant_context(pipeline.tenant_id):
             create_tool(actor="test", tool_id="gone", name="gone", description="Never was.")
             transaction.set_rollback(True)
@@ -62,7 +62,7 @@ def test_a_bell_that_fails_does_not_fail_the_save_EMB_2(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
-        monkeypatch.setattr(wakeup, "_notifier", Notifier(wakeup.TASK, queue="embeddings"))
+        monkeypatch.setattr(enqueue_module, "wakeup", Notifier("embeddings.tasks.wake", queue="embeddings"))
         pk = pipeline.add()
     assert pipeline.status(pk) == "pending"
 

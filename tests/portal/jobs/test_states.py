@@ -18,6 +18,7 @@ from tests.support.embeddings.mutants import mutant
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.jobs.harness import JobHarness
 from tests.support.jobs.scenarios import CLAIMED, put
+from tests.support.waiting import wait_until
 from tools.catalogue.embedding_jobs import BACKFILL
 
 # What each verb makes of each state; where nothing stands here, it must change nothing.
@@ -194,3 +195,16 @@ def test_the_database_refuses_a_state_that_there_is_not(harness: JobHarness, sta
     harness.start()
     with pytest.raises(Exception, match="violates check constraint"):
         harness.pipeline.owner.execute(statement)
+
+
+def test_the_progress_of_one_transaction_is_shown_from_a_thread_without_a_tenant(harness: JobHarness) -> None:
+    harness.start()
+    shown: list[str] = []
+    with login("DATABASE_WORKER_URL"):
+        job = Job.all_tenants.claim(kinds=[BACKFILL])
+        assert job is not None
+        context = Context(job, threading.Event(), lambda context: shown.append(str(context.progress)))
+        with context.reporting() as report:
+            report(3)
+            wait_until(lambda: shown)
+    assert shown[0].startswith("3 of 0")

@@ -51,7 +51,7 @@ def open_it_and_try(pipeline: Pipeline) -> None:
         assert circuit_breaker.record_failure("model-1", "passage", DOWN)
     [trouble] = circuit_breaker.open_circuits()
     assert (trouble.name, trouble.purpose, trouble.reason) == ("model-1", "passage", "nobody answers")
-    assert trouble.since < trouble.next_trial
+    assert trouble.since < trouble.next_try
 
 
 def test_it_opens_at_the_fifth_error_and_one_caller_takes_each_try_EMB_5_R5(

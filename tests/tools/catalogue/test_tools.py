@@ -260,10 +260,10 @@ def test_emb_2_the_task_is_in_the_transaction_of_the_write(
 def test_case_46_no_bell_rings_for_a_write_that_is_rolled_back(
     committed: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from embeddings.queue import wakeup
+    from embeddings.queue.enqueue import wakeup
 
     rung: list[int] = []
-    monkeypatch.setattr(wakeup._notifier, "notify", lambda: rung.append(1))
+    monkeypatch.setattr(wakeup, "notify", lambda: rung.append(1))
     with pytest.raises(ZeroDivisionError), tenant_context(committed.pk):
         create_tool(actor="test", tool_id="t", name="t", description="0")
         raise ZeroDivisionError

@@ -21,7 +21,7 @@ from embeddings.models import EmbeddingModel
 from embeddings.slots import Slot, SlotError
 from portal.jobs import heartbeats
 from portal.resilience import circuit_breaker
-from portal.resilience.circuit_breaker import OpenCircuit
+from portal.resilience.models import Circuit
 from portal.tenancy.models import Role
 from tools.web.jobs.state import idle_queues
 from tools.web.shell.access import TenantRequest, member_page, render_part
@@ -45,7 +45,7 @@ def models_page(request: TenantRequest) -> HttpResponse:
     return render_part(request, "embeddings/models.html#models", context)
 
 
-def troubles_of(slot: Slot) -> list[OpenCircuit]:
+def troubles_of(slot: Slot) -> list[Circuit]:
     """The open circuits of the slot's provider; empty while it is healthy."""
     return [trouble for trouble in circuit_breaker.open_circuits() if trouble.name == slot.model]
 

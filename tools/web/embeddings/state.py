@@ -20,7 +20,7 @@ from embeddings import slots
 from embeddings.models import EmbeddingTask, EntityEmbedding, TaskStatus
 from embeddings.registry import EmbeddedEntity
 from portal.resilience import circuit_breaker
-from portal.resilience.circuit_breaker import OpenCircuit
+from portal.resilience.models import Circuit
 from tools.catalogue.embedding_text import ENTITY as TOOL
 from tools.web.shell.badges import Badge
 
@@ -139,7 +139,7 @@ def card_context(card: Card) -> dict[str, object]:
     return {"card": card, "troubles": open_passage_circuits() if card.is_waiting else []}
 
 
-def open_passage_circuits() -> list[OpenCircuit]:
+def open_passage_circuits() -> list[Circuit]:
     """The open circuits that keep texts from being embedded; empty while the providers are healthy."""
     stored = {slot.model for slot in slots.all()}
     return [one for one in circuit_breaker.open_circuits() if one.purpose == "passage" and one.name in stored]

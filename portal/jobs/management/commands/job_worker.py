@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 from portal.jobs.runner import Loop
 from portal.tenancy.commands import Options, PortalCommand
 
@@ -12,9 +10,4 @@ class Command(PortalCommand):
     help = __doc__
 
     def run(self, options: Options) -> None:
-        ends = {signal.SIGINT, signal.SIGTERM}
-        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-        loop = Loop()
-        loop.start()
-        signal.sigwait(ends)
-        loop.finish()
+        Loop().run_until_signal()

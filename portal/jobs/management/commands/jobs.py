@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from uuid import UUID
 
 from django.core.management.base import CommandParser
@@ -75,8 +76,8 @@ class Command(JobCommand):
             f"{job.stage + ': ' if job.stage else ''}{job.progress}",
             *([job.error] if job.error else []),
             *(f"  {line.at:%H:%M:%S} {line.text}" for line in job.log_lines),
-            *(f"{group.count:,} failed: {group.error} ({', '.join(group.labels)})" for group in groups),
+            *map(str, groups),
         ]
-        failures = [{"error": group.error, "count": group.count, "labels": group.labels} for group in groups]
+        failures = [asdict(group) for group in groups]
         log = [{"at": line.at.isoformat(), "text": line.text} for line in job.log_lines]
         self.show(options, {**job.as_dict(), "failures": failures, "log": log}, "\n".join(lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
 
@@ -18,18 +19,14 @@ from portal.tenancy.models import MAX_RATE, Scope, Sensitivity
 MAX_DAYS = 3650
 
 
-def _days(text: str) -> int:
-    days = int(text)
-    if not 1 <= days <= MAX_DAYS:
-        raise ArgumentTypeError(f"must lie between 1 and {MAX_DAYS}")
-    return days
+def _up_to(highest: int) -> Callable[[str], int]:
+    def whole_number(text: str) -> int:
+        number = int(text)
+        if not 1 <= number <= highest:
+            raise ArgumentTypeError(f"must lie between 1 and {highest}")
+        return number
 
-
-def _rate(text: str) -> int:
-    rate = int(text)
-    if not 1 <= rate <= MAX_RATE:
-        raise ArgumentTypeError(f"must lie between 1 and {MAX_RATE}")
-    return rate
+    return whole_number
 
 
 class Command(TenantCommand):
@@ -42,10 +39,11 @@ class Command(TenantCommand):
             "--scope", action="append", choices=Scope.values, required=True, help="may be given several times"
         )
         parser.add_argument("--max-sensitivity", choices=Sensitivity.values, default=Sensitivity.RESTRICTED)
-        parser.add_argument("--expires-in-days", type=_days, metavar="DAYS", help="never without it")
-
         parser.add_argument(
-            "--rate", type=_rate, metavar="N", help="requests per minute; unlimited without it"
+            "--expires-in-days", type=_up_to(MAX_DAYS), metavar="DAYS", help="never without it"
+        )
+        parser.add_argument(
+            "--rate", type=_up_to(MAX_RATE), metavar="N", help="requests per minute; unlimited without it"
         )
 
     def run_for(self, tenant_id: UUID, options: Options) -> None:
