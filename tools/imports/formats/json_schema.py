@@ -10,7 +10,6 @@ tool. Which pieces a tool can afford is decided in `bundle`.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -87,8 +86,6 @@ class Schemas:
 
     def piece(self, node: JsonValue, where: str) -> Piece:
         """A schema inside an operation; `where` names it in warnings."""
-        if not isinstance(node, dict):
-            return piece_of(self._converted(node, where, ""))
         found = self._pieces.get(id(node))
         if found is None:
             found = self._pieces[id(node)] = piece_of(self._converted(node, where, ""))
@@ -293,11 +290,8 @@ def _word(value: JsonValue) -> str | None:
 
 
 def _number(value: JsonValue) -> float | None:
-    return (
-        value
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        else None
-    )
+    # The readers of documents have made text of what is not finite.
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _positive(value: JsonValue) -> float | None:

@@ -7,6 +7,7 @@ that an uploaded document cannot make the server fetch or read anything.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -22,9 +23,11 @@ _IN_A_CIRCLE = "leads in a circle"
 class Warnings:
     """Sentences for the operator, each once, in the order in which they were found."""
 
-    def __init__(self) -> None:
+    def __init__(self, sentences: Iterable[str] = ()) -> None:
         self._found: dict[str, None] = {}
         self._more = 0
+        for sentence in sentences:
+            self.add(sentence)
 
     def add(self, sentence: str) -> None:
         """Keep the sentence, or only count it when there are many already."""
@@ -63,11 +66,11 @@ class Resolved(NamedTuple):
 class RefResolver:
     """Resolves the `$ref`s of one document inside of it, and collects the warnings of its reading."""
 
-    def __init__(self, tree: JsonObject, *, siblings_count: bool) -> None:
-        """`siblings_count`: keywords beside a `$ref` in a schema are valid as well (from 3.1 on)."""
+    def __init__(self, tree: JsonObject, *, siblings_count: bool, warnings: Warnings | None = None) -> None:
+        """`siblings_count`: keywords beside a `$ref` in a schema are valid as well (from 3.1 on). `warnings`: those so far."""
         self.tree = tree
         self.siblings_count = siblings_count
-        self.warnings = Warnings()
+        self.warnings = Warnings() if warnings is None else warnings
         self._targets: dict[str, Target] = {}
         # Keyed by the identity of nodes of the document, which outlive this object.
         self._values: dict[int, int] = {}

@@ -22,7 +22,7 @@ from tools.imports.formats.openapi.operations import (
     RawOperation,
     server_urls,
 )
-from tools.imports.formats.references import RefResolver
+from tools.imports.formats.references import RefResolver, Warnings
 from tools.imports.formats.specs import (
     DocumentRefused,
     EndpointSpec,
@@ -68,9 +68,8 @@ def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
             f"{subject} is not an OpenAPI document: its top level is {kind}, not a mapping."
         )
     version = _version(tree, subject)
-    resolver = RefResolver(tree, siblings_count=not version.written.startswith(("2", "3.0")))
-    for warning in loaded.warnings:
-        resolver.warnings.add(warning)
+    siblings_count = not version.written.startswith(("2", "3.0"))
+    resolver = RefResolver(tree, siblings_count=siblings_count, warnings=Warnings(loaded.warnings))
     if version.is_32:
         resolver.warnings.add("OpenAPI 3.2 is read as 3.1: what is new in it may be missing.")
     paths = _paths(tree, subject, resolver)

@@ -1,7 +1,7 @@
 """What an operation takes: its parameters and its body, read from OpenAPI 2.0's words or 3.x's.
 
 Parameters of the path and of the operation are merged by name and place, the operation's own winning. The
-fields of a form or multipart body become inputs of their own; any other body is one input. `parameters` makes one schema
+fields of a form or multipart body become inputs of their own; any other body is one input. `operations` makes one schema
 of them.
 """
 
@@ -64,13 +64,6 @@ class Inputs(NamedTuple):
     body: JsonObject | None
 
 
-class _Form(NamedTuple):
-    """The fields of a form that several operations may take, and how many parameters were counted for them."""
-
-    fields: tuple[Input, ...]
-    parameters: int
-
-
 class InputReader:
     """Reads the inputs of one document's operations."""
 
@@ -79,8 +72,9 @@ class InputReader:
         self._resolver = resolver
         self._schemas = schemas
         self._swagger = swagger
-        # Keyed by the identity of nodes of the document, which outlive this object: schema and encoding.
-        self._forms: dict[tuple[int, int], _Form] = {}
+        # The fields of forms, and how many parameters were counted for them. Keyed by the identity of nodes of the document, which
+        # outlive this object: schema and encoding.
+        self._forms: dict[tuple[int, int], tuple[tuple[Input, ...], int]] = {}
         self._of_operation = 0
         self._left = MAX_MORE_PARAMETERS
 
@@ -235,8 +229,9 @@ class InputReader:
         """The fields of a form: the properties of its schema, also where that is put together by `allOf`."""
         key = id(node), id(encoding)
         if found := self._forms.get(key):
-            self._count(found.parameters)
-            return found.fields
+            fields, parameters = found
+            self._count(parameters)
+            return fields
         properties: JsonObject = {}
         required: set[str] = set()
         waiting, seen, parameters = [node], 0, 0
@@ -274,7 +269,7 @@ class InputReader:
             if name and len(name) <= MAX_PARAMETER_NAME
         )
         if is_whole:  # A warning names the operation, so a form that has one is read again.
-            self._forms[key] = _Form(fields, parameters)
+            self._forms[key] = fields, parameters
         return fields
 
 
@@ -326,12 +321,11 @@ def _takes_nothing(schema: JsonValue) -> bool:
 
 
 def _serialization(source: JsonValue) -> JsonObject:
-    if not isinstance(source, dict):
-        return {}
-    kept = {key: source[key] for key, kind in _SERIALIZATION.items() if isinstance(source.get(key), kind)}
+    written = as_object(source)
     return {
         key: truncate(value, MAX_PARAMETER_NAME) if isinstance(value, str) else value
-        for key, value in kept.items()
+        for key, kind in _SERIALIZATION.items()
+        if isinstance(value := written.get(key), kind)
     }
 
 
