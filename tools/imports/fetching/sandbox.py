@@ -17,12 +17,11 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import IO
 
-from tools.imports.formats.limits import Limits
 from tools.imports.formats.recognise import FORMATS, parse_document
 from tools.imports.formats.specs import (
     DocumentRefused,
@@ -30,6 +29,7 @@ from tools.imports.formats.specs import (
     JsonObject,
     JsonValue,
     LeftOut,
+    Limits,
     ParsedDocument,
 )
 from tools.imports.formats.texts import without_controls
@@ -116,7 +116,7 @@ def _child(kind: str, name: str, limits: str) -> int:
 
 
 def _write(document: ParsedDocument, out: IO[str]) -> None:
-    specs = [_fields(endpoint) for endpoint in document.endpoints]
+    specs = [endpoint.as_json() for endpoint in document.endpoints]
     uses = _uses(specs)
     numbers: dict[int, int] = {}
 
@@ -154,10 +154,6 @@ def _uses(specs: Iterable[JsonObject]) -> Counter[int]:
     return uses
 
 
-def _fields(value: EndpointSpec) -> JsonObject:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
 def _number(written: str) -> float | int:
     """The number as jsonb returns it: an integer with all its digits where Python writes an exponent, and no negative zero.
     Otherwise the parsed and the stored document would differ at every sync."""
@@ -177,7 +173,7 @@ def _read(lines: Iterable[bytes]) -> ParsedDocument:
         if isinstance(value, list):
             shared += value
         elif "document" not in value:
-            endpoints.append(EndpointSpec(**{**value, "tags": tuple(value["tags"])}))
+            endpoints.append(EndpointSpec.from_json(value))
     data = value["document"]
     data["left_out"] = tuple(LeftOut(**entry) for entry in data["left_out"])
     data["servers"], data["warnings"] = tuple(data["servers"]), tuple(data["warnings"])

@@ -17,8 +17,7 @@ from typing import IO, Any
 from urllib.parse import unquote
 
 from tools.imports.formats.json_document import LoadedDocument, load_document
-from tools.imports.formats.limits import Limits
-from tools.imports.formats.specs import DocumentRefused, JsonObject
+from tools.imports.formats.specs import DocumentRefused, JsonObject, Limits
 from tools.imports.formats.texts import truncate
 
 FILES_KEY = "x-portal-files"

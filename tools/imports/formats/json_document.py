@@ -14,8 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tools.imports.formats.limits import Limits
-from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue
+from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue, Limits
 from tools.imports.formats.texts import WrittenFloat, truncate, without_controls
 from tools.imports.formats.yaml_document import YamlLimits, YamlReader
 

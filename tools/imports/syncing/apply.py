@@ -4,7 +4,6 @@ then their embeddings. What an operator overrode stays.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
@@ -16,8 +15,9 @@ from django.db.models.functions import Now
 from embeddings.models import Priority
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import RemovalsNeedConfirmation
-from tools.catalogue.projection import dropped_fields, endpoint_fields, is_provided, tool_fields
+from tools.catalogue.projection import dropped_fields, is_provided, tool_fields
 from tools.catalogue.tools import sync_embeddings
+from tools.imports.formats.names import hashed_name
 from tools.imports.syncing.changes import PlannedChange
 from tools.imports.syncing.plan import CHUNK
 from tools.models import Action, Endpoint, ManualOverride, Source, SourceKind, Tool
@@ -98,7 +98,7 @@ class _Writer:
                     source=self.source,
                     content_hash=one.content_hash,
                     layers=one.layers,
-                    **endpoint_fields(one.spec),
+                    **one.spec.as_json(),
                 )
                 tool = Tool(
                     source=self.source, endpoint=endpoint, namespace=self.namespace, updated_by=self.actor,
@@ -145,7 +145,7 @@ class _Writer:
         if planned.spec is None:
             raise ValueError("a change has a spec")
         columns = {
-            **endpoint_fields(planned.spec), "layers": planned.layers, "content_hash": planned.content_hash,
+            **planned.spec.as_json(), "layers": planned.layers, "content_hash": planned.content_hash,
             "active": True, "deactivated_tool": False,
         }  # fmt: skip
         changed = {name: value for name, value in columns.items() if getattr(endpoint, name) != value}
@@ -210,6 +210,6 @@ def _tool_id(source: Source, name: str, key: str, taken: set[str]) -> str:
     has that name."""
     wanted = key if source.kind == SourceKind.MANUAL else name
     if wanted in taken:
-        wanted = f"{name[:55]}_{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+        wanted = hashed_name(name, key)
     taken.add(wanted)
     return wanted[:TOOL_ID_LENGTH]

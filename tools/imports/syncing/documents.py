@@ -35,11 +35,12 @@ class IncomingDocument:
     url: str = ""
     server: McpServer | None = None
     warnings: Sequence[str] = ()  # of the reading
-    namespace: str = ""  # of the tools; the slug where it is empty
+    namespace: str = ""  # of the tools; without one it is the slug
     is_whole: bool = True  # what the document no longer has is removed; a file of tools only adds and changes
 
     def __post_init__(self) -> None:
         self.slug = self.slug or slug_of(self.name)
+        self.namespace = self.namespace or self.slug
 
 
 def slug_of(name: str) -> str:

@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -80,20 +80,22 @@ def stands_alone(source_kind: str) -> bool:
     return source_kind == SourceKind.LIGHTAPI
 
 
-class EndpointIndex(dict[str, EndpointLike]):
-    """Endpoints by their keys, ready to be asked many times which of them an operation of another layer is about."""
+class EndpointIndex:
+    """Endpoints by their keys, to be asked which of them an operation of a higher layer is about."""
 
     def __init__(self, base: Mapping[str, EndpointLike]) -> None:
-        super().__init__(base)
+        self._base = base
         self._found: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for key, endpoint in base.items():
             for name in _identities(endpoint):
                 self._found[name].add(key)
 
     def key_of(self, overlay: EndpointSpec) -> str | None:
-        """See `match_endpoint`."""
+        """The key of the endpoint that an operation of a higher layer is about: the one of the same key or endpointId, of the same
+        operationId, of the same method and path (servers and names of variables aside), or the MCP tool or remote method of
+        the same name. None where there is no such endpoint, or more than one."""
         call = overlay.metadata.get("call", {})
-        same = self.get(overlay.key)
+        same = self._base.get(overlay.key)
         if same is not None and (
             "endpoint_id" in overlay.metadata or _protocol(same) == call.get("protocol")
         ):
@@ -105,14 +107,6 @@ class EndpointIndex(dict[str, EndpointLike]):
     def _only(self, name: tuple[str, ...]) -> str | None:
         found = self._found.get(name, set())
         return next(iter(found)) if len(found) == 1 else None
-
-
-def match_endpoint(overlay: EndpointSpec, base: Mapping[str, EndpointLike]) -> str | None:
-    """The key of the endpoint of `base` that an operation of a higher layer is about: the one of the same key or
-    endpointId, of the same operationId, of the same method and path (servers and names of variables aside), or the MCP tool
-    or remote method of the same name. None where there is no such endpoint, or more than one. Give an `EndpointIndex` to ask often:
-    any other mapping is indexed at each call."""
-    return (base if isinstance(base, EndpointIndex) else EndpointIndex(base)).key_of(overlay)
 
 
 def _identities(endpoint: EndpointLike) -> Iterator[tuple[str, ...]]:
@@ -343,16 +337,6 @@ def _shown(path: str) -> str:
 
 
 def content_hash(spec: EndpointSpec, stored: Mapping[str, JsonValue]) -> str:
-    """SHA-256 (hex) of what came of the layers and of the layers themselves (`as_json` by layer), so that a change in one
+    """SHA-256 (hex) of what came of the layers and of the layers themselves (as JSON, by layer), so that a change in one
     that another covers is kept too."""
-    return hashlib.sha256(canonical_json([as_json(spec), stored])).hexdigest()
-
-
-def as_json(spec: EndpointSpec) -> JsonObject:
-    """The spec as it is kept in `Endpoint.layers`."""
-    return {field.name: getattr(spec, field.name) for field in fields(spec)} | {"tags": list(spec.tags)}
-
-
-def from_json(data: JsonObject) -> EndpointSpec:
-    """The spec that `as_json` wrote."""
-    return EndpointSpec(**{**data, "tags": tuple(data["tags"])})
+    return hashlib.sha256(canonical_json([spec.as_json(), stored])).hexdigest()

@@ -38,9 +38,8 @@ def load_source(
 ) -> tuple[Source, LayeredDocument]:
     """The source of the document, a new one or the stored one (with `lock`, locked against its deletion), with the title that
     the document gives it, not saved; and the document with its layer. Raises Invalid, CatalogueError."""
-    namespace = incoming.namespace or incoming.slug
     try:
-        Tool(namespace=namespace).clean_fields(exclude=_ALL_BUT_NAMESPACE)
+        Tool(namespace=incoming.namespace).clean_fields(exclude=_ALL_BUT_NAMESPACE)
         found = Source.objects.filter(slug=incoming.slug)
         source = (found.select_for_update() if lock else found).first()
         if source is None:
@@ -55,7 +54,7 @@ def load_source(
         raise CatalogueError(str(error)) from error
     if source.is_new or layer == layers.base_layer(source.kind):
         source.document_title = document.title[:300]
-    return source, LayeredDocument(document, layer, namespace, incoming.is_whole)
+    return source, LayeredDocument(document, incoming, layer)
 
 
 class Address(NamedTuple):
@@ -68,9 +67,10 @@ class Address(NamedTuple):
 NO_ADDRESS = Address()
 
 
-def address_of(incoming: IncomingDocument, source: Source, layer: Layer) -> Address:
+def address_of(parsed: LayeredDocument, source: Source) -> Address:
     """The address that the document gives its source; NO_ADDRESS of a document of a higher layer, which is read elsewhere."""
-    if source.is_new or layer == layers.base_layer(source.kind):
+    incoming = parsed.incoming
+    if source.is_new or parsed.layer == layers.base_layer(source.kind):
         return Address("" if incoming.server else incoming.url, incoming.server)
     return NO_ADDRESS
 
@@ -89,9 +89,10 @@ def save_source(source: Source, address: Address) -> None:
 
 
 def store_document(
-    source: Source, parsed: LayeredDocument, incoming: IncomingDocument, report: ImportReport
+    source: Source, parsed: LayeredDocument, report: ImportReport
 ) -> tuple[SourceDocument, bool]:
     """The stored document, and whether it differs from the newest one of its layer."""
+    incoming = parsed.incoming
     sha256 = hashlib.sha256(incoming.raw).hexdigest()
     of_layer = source.documents.filter(layer=parsed.layer)
     if parsed.layer == Layer.ENDPOINT:
