@@ -140,14 +140,12 @@ def _operations(
             continue
         if not path.startswith("/"):
             resolver.warnings.add(f"{truncate(path, 200)}: a path begins with '/', and this one does not.")
-        if isinstance(written, dict) and "$ref" in written:
-            # As with aliases of YAML, the values behind a reference count at every use.
-            values += resolver.values_behind(written)
-            if values > MAX_VALUES:
-                raise DocumentRefused(
-                    f"{subject} holds, with its references, more than {MAX_VALUES:,} values."
-                )
-        item, problem = _path_item(written, resolver)
+        nodes, problem = resolver.chain(written)
+        # As with aliases of YAML, the values behind a reference count at every use.
+        values += resolver.values(nodes[1:])
+        if values > MAX_VALUES:
+            raise DocumentRefused(f"{subject} holds, with its references, more than {MAX_VALUES:,} values.")
+        item, problem = _path_item(nodes, problem)
         if problem:
             yield LeftOut(truncate(path, MAX_KEY_BYTES), problem)
         for method, operation, problem in _methods(item, version):
@@ -160,24 +158,17 @@ def _operations(
                 yield RawOperation(key, method, path, item, operation)
 
 
-def _path_item(written: JsonValue, resolver: RefResolver) -> tuple[JsonObject, str]:
-    """A path item with its local `$ref` resolved, whose siblings win; and the reason why a part of it is missing, or ""."""
+def _path_item(nodes: list[JsonValue], problem: str) -> tuple[JsonObject, str]:
+    """A path item and what its `$ref` leads to as one, where what stands beside a `$ref` wins; and the reason why a part of it is
+    missing, or ""."""
     item: JsonObject = {}
-    seen: set[str] = set()
-    while isinstance(written, dict):
-        item = {**written, **item}
-        ref = written.get("$ref")
-        if not isinstance(ref, str):
-            return item, ""
-        target = resolver.target(ref)
-        if target.problem or ref in seen:
-            return (
-                item,
-                f"the path's reference '{truncate(ref, 200)}' {target.problem or 'leads in a circle'}",
-            )
-        seen.add(ref)
-        written = target.value
-    return item, "the path is empty" if written is None else "the path is not a mapping of methods"
+    for node in nodes:
+        item = {**as_object(node), **item}
+    if problem:
+        return item, f"the path's {problem}"
+    if isinstance(nodes[-1], dict):
+        return item, ""
+    return item, "the path is empty" if nodes[-1] is None else "the path is not a mapping of methods"
 
 
 def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, JsonValue, str]]:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tools.imports.formats.json_schema import MAX_TEXT, Piece, Schemas, as_written, piece_of, small
-from tools.imports.formats.references import RefResolver
+from tools.imports.formats.references import RefResolver, Resolved
 from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue, as_list, as_object
 from tools.imports.formats.texts import as_text, plain_text, truncate
 
@@ -83,8 +83,8 @@ class InputReader:
         self._of_operation = 0
         found = self._merged(item, operation, where)
         values = [
-            self._parameter(place, parameter, description, where)
-            for (place, _), (parameter, description) in found.items()
+            self._parameter(place, parameter, where)
+            for (place, _), parameter in found.items()
             if place != "body"
         ]
         for variable in dict.fromkeys(_VARIABLE.findall(path)):
@@ -96,19 +96,16 @@ class InputReader:
         if (raw := operation.get("requestBody")) is not None:
             fields, body = self._request_body(raw, where)
         elif ("body", "") in found:
-            fields, body = self._swagger_body(*found["body", ""], operation, where)
-        elif any(place == "form" for place, _ in found):
-            forms = [parameter for (place, _), (parameter, _) in found.items() if place == "form"]
+            fields, body = self._swagger_body(found["body", ""], operation, where)
+        elif forms := [parameter.value for (place, _), parameter in found.items() if place == "form"]:
             fields, body = [], self._swagger_form(forms, operation)
         else:
             fields, body = [], None
         # A form alone stays the tuple that all operations with this form share.
         return Inputs((*values, *fields) if values else tuple(fields), body)
 
-    def _merged(
-        self, item: JsonObject, operation: JsonObject, where: str
-    ) -> dict[tuple[str, str], tuple[JsonObject, str]]:
-        merged: dict[tuple[str, str], tuple[JsonObject, str]] = {}
+    def _merged(self, item: JsonObject, operation: JsonObject, where: str) -> dict[tuple[str, str], Resolved]:
+        merged: dict[tuple[str, str], Resolved] = {}
         for owner in (item, operation):
             listed = owner.get("parameters")
             if listed is not None and not isinstance(listed, list):
@@ -122,7 +119,7 @@ class InputReader:
                             f"{where}: parameters beyond the first {MAX_PARAMETERS:,} are left out."
                         )
                         break
-                    merged[key] = resolved.value, resolved.description
+                    merged[key] = resolved
         return merged
 
     def _count(self, more: int = 1) -> None:
@@ -158,7 +155,8 @@ class InputReader:
             return None
         return place, name.lower() if place == "header" else name
 
-    def _parameter(self, place: str, parameter: JsonObject, description: str, where: str) -> Input:
+    def _parameter(self, place: str, resolved: Resolved, where: str) -> Input:
+        parameter = resolved.value
         name = as_text(parameter["name"])
         where = f"{where}: parameter '{name}'"
         serialization = _serialization(parameter)
@@ -171,22 +169,15 @@ class InputReader:
             serialization["contentType"] = truncate(media_type, MAX_PARAMETER_NAME)
         else:
             piece = self._schemas.inline(parameter, where)
-        annotations = _annotations(parameter, description, piece)
-        return Input(
-            place,
-            name,
-            piece,
-            annotations,
-            place == "path" or parameter.get("required") is True,
-            serialization,
-        )
+        required = place == "path" or parameter.get("required") is True
+        return Input(place, name, piece, _annotations(resolved, piece), required, serialization)
 
     def _swagger_body(
-        self, parameter: JsonObject, description: str, operation: JsonObject, where: str
+        self, resolved: Resolved, operation: JsonObject, where: str
     ) -> tuple[list[Input], JsonObject]:
-        required = parameter.get("required") is True
-        piece = self._schemas.piece(parameter.get("schema"), f"{where}: body")
-        value = Input("body", "body", piece, _annotations(parameter, description, piece), required, {})
+        required = resolved.value.get("required") is True
+        piece = self._schemas.piece(resolved.value.get("schema"), f"{where}: body")
+        value = Input("body", "body", piece, _annotations(resolved, piece), required, {})
         return [value], _body(self._consumed(operation) or ["application/json"], required=required)
 
     def _swagger_form(self, fields: list[JsonObject], operation: JsonObject) -> JsonObject:
@@ -222,7 +213,8 @@ class InputReader:
             if fields or _takes_nothing(media.get("schema")):
                 return fields, body
         piece = self._schemas.piece(media["schema"], where) if "schema" in media else _default(media_type)
-        value = Input("body", "body", piece, _annotations(media, resolved.description, piece), required, {})
+        annotations = _annotations(resolved._replace(value=media), piece)
+        value = Input("body", "body", piece, annotations, required, {})
         return [value], body
 
     def _fields(self, node: JsonValue, encoding: JsonValue, where: str) -> tuple[Input, ...]:
@@ -329,14 +321,14 @@ def _serialization(source: JsonValue) -> JsonObject:
     }
 
 
-def _annotations(source: JsonObject, description: str, piece: Piece) -> JsonObject:
+def _annotations(resolved: Resolved, piece: Piece) -> JsonObject:
     """What an operation says about a value beside its schema: its description wins, examples fill a gap."""
     annotations: JsonObject = {}
-    if text := plain_text(description, limit=MAX_TEXT):
+    if text := plain_text(resolved.description, limit=MAX_TEXT):
         annotations["description"] = text
-    if source.get("deprecated") is True:
+    if resolved.value.get("deprecated") is True:
         annotations["deprecated"] = True
-    if "examples" not in piece.schema and (examples := list(_examples(source))):
+    if "examples" not in piece.schema and (examples := list(_examples(resolved.value))):
         annotations["examples"] = as_written(examples) if piece.schema.get("type") == "string" else examples
     return annotations
 
