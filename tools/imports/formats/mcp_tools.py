@@ -79,7 +79,10 @@ def _pages(value: JsonValue, subject: str) -> tuple[list[JsonObject], JsonObject
         server = as_object(value.get("serverInfo"))
         value = value.get("result", value)
     pages = value.get("pages", [value]) if isinstance(value, dict) else [{"tools": value}]
-    if not isinstance(pages, list) or not pages or not all(_is_page(page) for page in pages):
+    are_pages = isinstance(pages, list) and all(
+        isinstance(as_object(page).get("tools"), list) for page in pages
+    )
+    if not are_pages or not pages:
         raise DocumentRefused(
             f"{subject} is no list of MCP tools: it has no 'tools' with a list, as tools/list answers."
         )
@@ -87,10 +90,6 @@ def _pages(value: JsonValue, subject: str) -> tuple[list[JsonObject], JsonObject
         # Servers of 2026-07-28 send it with every answer.
         server = as_object(as_object(pages[0].get("_meta")).get("io.modelcontextprotocol/serverInfo"))
     return pages, server
-
-
-def _is_page(page: JsonValue) -> bool:
-    return isinstance(page, dict) and isinstance(page.get("tools"), list)
 
 
 class _Reader:

@@ -21,7 +21,6 @@ from tools.imports.formats.json_schema import (
     Schemas,
     json_size,
     piece_of,
-    piece_of_size,
 )
 from tools.imports.formats.specs import JsonObject, JsonValue
 from tools.imports.formats.texts import truncate
@@ -215,7 +214,7 @@ def _shortened_to(piece: Piece, room: int) -> Piece:
         shorter = _shorter(piece.schema, depth, text)
         size = json_size(shorter)
         if size <= room:
-            return piece_of_size(shorter, size)
+            return piece_of(shorter, size)
     return piece_of(_bare(piece.schema))
 
 

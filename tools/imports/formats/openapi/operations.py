@@ -206,10 +206,9 @@ class OperationReader:
             if id(security) not in self._securities:
                 self._securities[id(security)] = _choices(security)
             metadata["security"] = self._securities[id(security)]
-        routing = raw.operation.get("x-routing")
         words = raw.operation.get("x-semantic-keywords")
-        if words is None and isinstance(routing, dict):
-            words = routing.get("semanticKeywords")
+        if words is None:
+            words = as_object(raw.operation.get("x-routing")).get("semanticKeywords")
         if keywords := _words(words.split(",") if isinstance(words, str) else words):
             metadata["routing"] = {"semanticKeywords": keywords}
         return metadata
