@@ -23,7 +23,6 @@ from tools.imports.files import export as exports
 from tools.imports.formats import tool_files
 from tools.imports.formats.openapi.document import MAX_KEY_BYTES
 from tools.imports.formats.specs import SPEC_FIELDS, EndpointSpec
-from tools.imports.syncing import layers
 from tools.imports.syncing.plan import spec_of_endpoint
 from tools.models import PARAMETER_PREFIX, Endpoint, Layer, ManualOverride, McpServer, Source, Tool
 
@@ -132,9 +131,7 @@ def _endpoint(given: Mapping[str, Any]) -> Endpoint:
             raise ValueError(f"has {where} without {', '.join(sorted(missing))}")
         _spec(_row(Endpoint, SPEC_FIELDS, stored, f"{where}."), where)
     if not endpoint.content_hash:
-        endpoint.content_hash = (
-            layers.content_hash(spec, endpoint.layers) if endpoint.layers else spec.content_hash()
-        )
+        endpoint.content_hash = spec.content_hash(endpoint.layers)
     return endpoint
 
 

@@ -65,9 +65,11 @@ class EndpointSpec:
     metadata: JsonObject
     deprecated: bool
 
-    def content_hash(self) -> str:
-        """SHA-256 (hex) of everything in the spec; two equal specs have equal hashes in every process."""
-        return hashlib.sha256(canonical_json(self.as_json())).hexdigest()
+    def content_hash(self, layers: JsonObject | None = None) -> str:
+        """SHA-256 (hex) of everything in the spec; two equal specs have equal hashes in every process. With `layers` (as JSON, by
+        layer), also of what it was merged from, so that a change in one that another covers is kept too."""
+        hashed = [self.as_json(), layers] if layers else self.as_json()
+        return hashlib.sha256(canonical_json(hashed)).hexdigest()
 
     def as_json(self) -> JsonObject:
         """The spec as a mapping by SPEC_FIELDS, whose values are the spec's own."""

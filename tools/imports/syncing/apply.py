@@ -70,10 +70,11 @@ class _Writer:
 
     def __init__(self, source: Source, namespace: str, actor: str, progress: Progress) -> None:
         self.source, self.namespace, self.actor, self._progress = source, namespace, actor, progress
+        self._taken = set(Tool.objects.filter(namespace=namespace).values_list("tool_id", flat=True))
         self._done = 0
 
     def write(self, changes: Sequence[PlannedChange]) -> None:
-        self._in_chunks(self._add(), [one for one in changes if one.action == Action.ADD])
+        self._in_chunks(self._add, [one for one in changes if one.action == Action.ADD])
         # In the order of ids, and tools before their endpoints, as every write of the catalogue locks its rows.
         known = sorted((one for one in changes if one.endpoint_id), key=lambda one: str(one.tool_uuid))
         self._in_chunks(self._change, [one for one in known if one.action in (Action.CHANGE, Action.MOVE)])
@@ -86,32 +87,33 @@ class _Writer:
             self._done += len(chunk)
             self._progress(self._done)
 
-    def _add(self) -> Callable[[list[PlannedChange]], None]:
-        taken = set(Tool.objects.filter(namespace=self.namespace).values_list("tool_id", flat=True))
+    def _add(self, chunk: list[PlannedChange]) -> None:
+        endpoints, tools = [], []
+        for one in chunk:
+            if one.spec is None:
+                continue
+            endpoint = Endpoint(
+                source=self.source, content_hash=one.content_hash, layers=one.layers, **one.spec.as_json()
+            )
+            tool = Tool(
+                source=self.source, endpoint=endpoint, namespace=self.namespace, updated_by=self.actor,
+                tool_id=self._tool_id(one.spec.name, one.key), **tool_fields(one.spec, self.source),
+            )  # fmt: skip
+            tool.search_text = embedding_text.search_text(tool)
+            endpoints.append(endpoint)
+            tools.append(tool)
+        Endpoint.objects.bulk_create(endpoints)
+        Tool.objects.bulk_create(tools)
+        sync_embeddings(tools, priority=Priority.BACKFILL)
 
-        def add(chunk: list[PlannedChange]) -> None:
-            endpoints, tools = [], []
-            for one in chunk:
-                if one.spec is None:
-                    continue
-                endpoint = Endpoint(
-                    source=self.source,
-                    content_hash=one.content_hash,
-                    layers=one.layers,
-                    **one.spec.as_json(),
-                )
-                tool = Tool(
-                    source=self.source, endpoint=endpoint, namespace=self.namespace, updated_by=self.actor,
-                    tool_id=_tool_id(self.source, one.spec.name, one.key, taken), **tool_fields(one.spec, self.source),
-                )  # fmt: skip
-                tool.search_text = embedding_text.search_text(tool)
-                endpoints.append(endpoint)
-                tools.append(tool)
-            Endpoint.objects.bulk_create(endpoints)
-            Tool.objects.bulk_create(tools)
-            sync_embeddings(tools, priority=Priority.BACKFILL)
-
-        return add
+    def _tool_id(self, name: str, key: str) -> str:
+        """The id of a new tool: verbatim from a file of tools, else the operation's name, with a hash of its key where another
+        tool has that name."""
+        wanted = key if self.source.kind == SourceKind.MANUAL else name
+        if wanted in self._taken:
+            wanted = hashed_name(name, key)
+        self._taken.add(wanted)
+        return wanted[:TOOL_ID_LENGTH]
 
     def _change(self, chunk: list[PlannedChange]) -> None:
         planned = {one.endpoint_id: one for one in chunk}
@@ -203,13 +205,3 @@ class _Writer:
         Endpoint.objects.bulk_update(endpoints.values(), ["active", "deactivated_tool", "updated_at"])
         Tool.objects.bulk_update(tools, ["active", "version", "updated_at", "updated_by"])
         sync_embeddings(tools)
-
-
-def _tool_id(source: Source, name: str, key: str, taken: set[str]) -> str:
-    """The id of a new tool: verbatim from a file of tools, else the operation's name, with a hash of its key where another tool
-    has that name."""
-    wanted = key if source.kind == SourceKind.MANUAL else name
-    if wanted in taken:
-        wanted = hashed_name(name, key)
-    taken.add(wanted)
-    return wanted[:TOOL_ID_LENGTH]

@@ -9,12 +9,10 @@ not known here.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from tools.catalogue.parameter_descriptions import (
@@ -30,7 +28,7 @@ from tools.imports.formats.specs import (
     JsonObject,
     JsonValue,
     ParsedDocument,
-    canonical_json,
+    as_object,
 )
 from tools.imports.formats.texts import truncate
 from tools.models import Layer, SourceKind
@@ -43,17 +41,6 @@ _LAYER_LABELS = {
 _INPUT = re.compile(r"\s*\$\{input(?:\.([^{}]+))?\}\s*")
 _VARIABLE = re.compile(r"\$?\{[^{}]*\}")
 _PLACES = {"path": "path", "query": "query", "headers": "header"}
-
-
-class EndpointLike(Protocol):
-    """What of an endpoint tells it from others: a spec, or a row of the catalogue."""
-
-    @property
-    def method(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def metadata(self) -> JsonObject: ...
 
 
 def layer_of(document: ParsedDocument, source_kind: str) -> Layer:
@@ -75,15 +62,10 @@ def base_layer(source_kind: str) -> Layer:
     return Layer.API if source_kind == SourceKind.LIGHTAPI else Layer.EXTRACTION
 
 
-def stands_alone(source_kind: str) -> bool:
-    """Whether an operation that no lower layer has becomes an endpoint; sources of other kinds leave it out."""
-    return source_kind == SourceKind.LIGHTAPI
-
-
 class EndpointIndex:
     """Endpoints by their keys, to be asked which of them an operation of a higher layer is about."""
 
-    def __init__(self, base: Mapping[str, EndpointLike]) -> None:
+    def __init__(self, base: Mapping[str, EndpointSpec]) -> None:
         self._base = base
         self._found: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for key, endpoint in base.items():
@@ -109,7 +91,7 @@ class EndpointIndex:
         return next(iter(found)) if len(found) == 1 else None
 
 
-def _identities(endpoint: EndpointLike) -> Iterator[tuple[str, ...]]:
+def _identities(endpoint: EndpointSpec) -> Iterator[tuple[str, ...]]:
     """What an endpoint can be known by."""
     metadata, protocol = endpoint.metadata, _protocol(endpoint)
     if "endpoint_id" in metadata:
@@ -146,7 +128,7 @@ def _identities_of_overlay(overlay: EndpointSpec, call: JsonObject) -> Iterator[
     yield from by_id + by_path if "source" in call else by_path + by_id
 
 
-def _protocol(endpoint: EndpointLike) -> str:
+def _protocol(endpoint: EndpointSpec) -> str:
     return str(endpoint.metadata.get("call", {}).get("protocol", "http"))
 
 
@@ -236,20 +218,16 @@ def _mapping(request: JsonObject, base: EndpointSpec) -> Iterator[tuple[str, str
     """(input of the contract, input of the higher layer that fills it, or "" for a constant) as the request mapping says."""
     properties = {(one["in"], one["name"]): one["property"] for one in base.metadata.get("parameters", ())}
     for part, place in _PLACES.items():
-        for name, value in _entries(request.get(part)):
+        for name, value in as_object(request.get(part)).items():
             yield properties.get((place, name), name), _source(value)
     for part in ("params", "arguments", "message"):
-        for name, value in _entries(request.get(part)):
+        for name, value in as_object(request.get(part)).items():
             yield name, _source(value)
     body = request.get("body")
     if body is not None and not isinstance(body, dict):
         yield BODY, _source(body)
-    for name, value in _entries(body):
+    for name, value in as_object(body).items():
         yield f"{BODY}.{name}", _source(value)
-
-
-def _entries(value: JsonValue) -> Iterable[tuple[str, JsonValue]]:
-    return value.items() if isinstance(value, dict) else ()
 
 
 def _source(value: JsonValue) -> str:
@@ -334,9 +312,3 @@ def _need(*, required: bool) -> str:
 
 def _shown(path: str) -> str:
     return f"'{truncate(path, 200)}'"
-
-
-def content_hash(spec: EndpointSpec, stored: Mapping[str, JsonValue]) -> str:
-    """SHA-256 (hex) of what came of the layers and of the layers themselves (as JSON, by layer), so that a change in one
-    that another covers is kept too."""
-    return hashlib.sha256(canonical_json([spec.as_json(), stored])).hexdigest()

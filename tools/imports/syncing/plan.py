@@ -54,9 +54,9 @@ class _Planner:
         )
         self._warnings = Warnings()
         self.existing = {one.key: one for one in self._existing_endpoints()}
-        # A LightAPI source consists of what other kinds only have beside their documents.
-        self._overlays_stand_alone = layers.stands_alone(source.kind)
         self.base = layers.base_layer(source.kind)
+        # A LightAPI source consists of what other kinds only have beside their documents, and leave out where no lower layer has it.
+        self._overlays_stand_alone = self.base != Layer.EXTRACTION
         self._specs_by_layer: dict[str, dict[Layer, EndpointSpec]] = {}  # of a source with several documents
 
     def plan(self) -> Plan:
@@ -101,10 +101,7 @@ class _Planner:
         is_alone = self._parsed.layer == self.base and not any(one.layered for one in self.existing.values())
         if not is_alone:
             return self._layered(specs)
-        wanted = {
-            spec.key: PlannedChange(Action.ADD, spec.key, spec, spec.content_hash(), name=spec.name)
-            for spec in specs
-        }
+        wanted = {spec.key: self._merged(spec.key, {self.base: spec}) for spec in specs}
         return wanted, set(wanted)
 
     def _layered(self, specs: Sequence[EndpointSpec]) -> tuple[dict[str, PlannedChange], set[str]]:
@@ -154,11 +151,9 @@ class _Planner:
         spec, warnings = layers.merge_layers(by_layer)
         for sentence in warnings:
             self._warnings.add(sentence)
-        if by_layer.keys() == {self.base}:
-            return PlannedChange(Action.ADD, key, spec, spec.content_hash(), name=spec.name)
-        stored = {layer.value: one.as_json() for layer, one in by_layer.items()}
-        content_hash = layers.content_hash(spec, stored)
-        return PlannedChange(Action.ADD, key, spec, content_hash, layers=stored, name=spec.name)
+        has_more = by_layer.keys() != {self.base}
+        stored = {layer.value: one.as_json() for layer, one in by_layer.items()} if has_more else {}
+        return PlannedChange(Action.ADD, key, spec, spec.content_hash(stored), stored, name=spec.name)
 
     @property
     def _is_whole(self) -> bool:
@@ -211,19 +206,13 @@ class _Planner:
         lost = [*gone, *(one for one in self.existing.values() if not one.active)]
         before = Counter(one.operation_id for one in lost if one.operation_id)
         after = Counter(_operation_id(one) for one in new)
-        by_id = {one.operation_id: one for one in lost if before[one.operation_id or ""] == 1}
-        taken = {one.operation_id for one in self.existing.values() if one.active} - {
-            one.operation_id for one in gone
-        }
+        taken = {one.operation_id for one in self.existing.values() if one.active}
+        taken -= {one.operation_id for one in gone}
+        by_id = {one.operation_id: one for one in lost if one.operation_id not in taken}
         moved: list[PlannedChange] = []
         for one in new:
             operation_id = _operation_id(one)
-            if (
-                operation_id
-                and after[operation_id] == 1
-                and operation_id not in taken
-                and operation_id in by_id
-            ):
+            if before[operation_id] == after[operation_id] == 1 and operation_id in by_id:
                 old = by_id[operation_id]
                 if one.spec and (overlays := self._specs_by_layer.get(old.key)):
                     one = self._merged(one.key, {**overlays, self.base: one.spec})  # noqa: PLW2901 - the same, with more words

@@ -269,5 +269,5 @@ def test_a_change_in_a_layer_that_another_covers_changes_the_hash_syn_3() -> Non
     for text in ("Extracted words.", "Other words."):
         said = {Layer.EXTRACTION: replace(base, description=text), Layer.API: top}
         stored = {layer.value: spec.as_json() for layer, spec in said.items()}
-        hashes.add(layers.content_hash(merge_layers(said)[0], stored))
+        hashes.add(merge_layers(said)[0].content_hash(stored))
     assert len(hashes) == 2
