@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 from portal.outbound.errors import FetchError
 from tools.imports.fetching import sandbox
 from tools.imports.fetching.http import fetch_document
-from tools.imports.fetching.mcp.client import list_tools_from_url
-from tools.imports.fetching.mcp.connection import list_tools
+from tools.imports.fetching.mcp.client import list_tools, list_tools_from_url
 from tools.imports.formats.specs import ParsedDocument
 from tools.models import McpServer, Source, SourceKind
 
