@@ -265,9 +265,8 @@ def _input_conflicts(overlay: EndpointSpec, base: EndpointSpec) -> Iterator[tupl
             if not name.startswith(f"{BODY}.") or inputs.names.get(BODY):  # else the body is told already
                 yield field, "that it exists", "that it does not"
             continue
-        yield from _type_conflict(
-            field, inputs.overlay[name], overlay.input_schema, inputs.base[own], base.input_schema
-        )
+        other = _types(inputs.overlay[name].schema, overlay.input_schema)
+        yield from _type_conflict(field, other, _types(inputs.base[own].schema, base.input_schema))
         if (name in required_by_overlay) != (own in required_by_base):
             yield field, _need(required=name in required_by_overlay), _need(required=own in required_by_base)
     for name in sorted(required_by_base - inputs.reached()):
@@ -276,21 +275,17 @@ def _input_conflicts(overlay: EndpointSpec, base: EndpointSpec) -> Iterator[tupl
 
 def _output_conflicts(overlay: JsonObject, base: JsonObject) -> Iterator[tuple[str, str, str]]:
     known = {place.name: place for place in parameter_places(base)}
-    yield from _type_conflict(
-        "output", Place("", overlay, (), False), overlay, Place("", base, (), False), base
-    )
+    yield from _type_conflict("output", _types(overlay, overlay), _types(base, base))
     for place in parameter_places(overlay) if known else ():
         field = f"output '{truncate(place.name, 100)}'"
         if place.name not in known:
             yield field, "that it exists", "that it does not"
         else:
-            yield from _type_conflict(field, place, overlay, known[place.name], base)
+            other, ours = _types(place.schema, overlay), _types(known[place.name].schema, base)
+            yield from _type_conflict(field, other, ours)
 
 
-def _type_conflict(
-    field: str, overlay: Place, overlay_root: JsonObject, base: Place, base_root: JsonObject
-) -> Iterator[tuple[str, str, str]]:
-    other, ours = _types(overlay.schema, overlay_root), _types(base.schema, base_root)
+def _type_conflict(field: str, other: frozenset[str], ours: frozenset[str]) -> Iterator[tuple[str, str, str]]:
     if other and ours and other != ours:
         yield field, " or ".join(sorted(other)), " or ".join(sorted(ours))
 

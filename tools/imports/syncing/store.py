@@ -1,5 +1,5 @@
 """What a sync reads and writes of a source beside its tools: its row, its documents, the history of its syncs, and when it is
-read again. Every function that writes needs `source_write` around it.
+read again. Every function that writes needs `source_write` around it, but for the pruning.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef
 from django.db.models.functions import Now
 
+from portal.tenancy.context import tenant_context, tenant_ids
 from tools.catalogue.errors import CatalogueError, Invalid
 from tools.catalogue.sources import INTERVALS
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
@@ -151,6 +152,35 @@ def record_failure(source: Source, error: str, actor: str) -> None:
     Sync.objects.create(
         source=source, state=SyncState.FAILED, error=error, created_by=actor, ended_at=Now(), ended_by=actor
     )
+
+
+def prune_syncs() -> int:
+    """Keeps down what a source that is read every hour and has changed each time would pile up: deletes all but the newest SYNCS_KEPT syncs of each source, in every tenant, and then the documents that no sync is of;
+    returns how many syncs. What waits to be applied stays, and so does the newest document of each layer."""
+    pruned = 0
+    for tenant_id in tenant_ids():
+        with tenant_context(tenant_id):
+            for source in Source.objects.all():
+                pruned += _prune(source)
+    return pruned
+
+
+def _prune(source: Source) -> int:
+    over = source.syncs.exclude(state=SyncState.PLANNED)
+    old = list(over.values_list("pk", flat=True)[settings.SYNCS_KEPT :])
+    if not old:
+        return 0
+    # Deletion reads the rows; the large columns are left out.
+    Sync.objects.filter(pk__in=old).defer("summary").delete()
+    newer = SourceDocument.objects.filter(
+        source=source, layer=OuterRef("layer"), fetched_at__gt=OuterRef("fetched_at")
+    )
+    # Of a LightAPI description there may be one for each endpoint, told apart by their names.
+    newer_of_endpoint = newer.filter(name=OuterRef("name"))
+    documents = source.documents.filter(syncs=None).defer("content", "report")
+    documents.exclude(layer=Layer.ENDPOINT).filter(Exists(newer)).delete()
+    documents.filter(Exists(newer_of_endpoint), layer=Layer.ENDPOINT).delete()
+    return len(old)
 
 
 _ALL_BUT_NAMESPACE = {field.name for field in Tool._meta.fields} - {"namespace"}
