@@ -37,6 +37,9 @@ from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
 # A key is part of a unique index, whose rows PostgreSQL limits to some 2,700 bytes.
 MAX_KEY_BYTES = 2_000
 
+VERSION_FIELDS = ("openapi", "swagger", "swaggerVersion")
+"""The fields of which a document has one, which says its version."""
+
 _METHODS_2 = frozenset(("get", "put", "post", "delete", "options", "head", "patch"))
 _METHODS_3 = _METHODS_2 | {"trace"}
 _METHODS_32 = _METHODS_3 | {"query"}
@@ -102,7 +105,7 @@ def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
 
 
 def _version(tree: JsonObject, subject: str) -> _Version:
-    for field in ("openapi", "swagger", "swaggerVersion"):
+    for field in VERSION_FIELDS:
         if field not in tree:
             continue
         written = as_text(tree[field]).strip()

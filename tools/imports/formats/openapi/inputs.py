@@ -305,11 +305,8 @@ def _default(media_type: str) -> Piece:
 
 def _takes_nothing(schema: JsonValue) -> bool:
     """Whether a form has no fields and says so, as generators write it for operations without a body."""
-    return (
-        isinstance(schema, dict)
-        and schema.get("additionalProperties") is False
-        and not schema.get("properties")
-    )
+    written = as_object(schema)
+    return written.get("additionalProperties") is False and not written.get("properties")
 
 
 def _serialization(source: JsonValue) -> JsonObject:
