@@ -22,7 +22,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO
 
-from tools.imports.formats.recognise import FORMATS, parse_document
+from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import (
     DocumentRefused,
     EndpointSpec,
@@ -42,7 +42,6 @@ CPU_SECONDS = 30
 WALL_SECONDS = 60
 OUTPUT_BYTES = 256 * 1024 * 1024
 TOOLS, ANY = "tools", "any"
-KINDS = (*FORMATS, TOOLS, ANY)
 REFUSED = 3
 _LIMIT_WORDS = (b"MemoryError", b"File too large")
 _EXPONENT_FROM = 1e16
@@ -53,7 +52,7 @@ _SHARED = "\0"
 def parse(
     kind: str, raw: bytes, *, name: str, seconds: float | None = None, limits: Limits | None = None
 ) -> ParsedDocument:
-    """The parsed document of one of KINDS; ANY recognises it. `seconds` (default WALL_SECONDS) bounds the time, `limits`
+    """The parsed document of a kind of FORMATS, of TOOLS, or of ANY, which recognises it. `seconds` (default WALL_SECONDS) bounds the time, `limits`
     (default: those of the settings) the document. Raises DocumentRefused, also for a document that breaks a bound."""
     seconds = seconds or WALL_SECONDS
     # Control characters can neither be an argument of a program nor be shown.

@@ -4,7 +4,7 @@ then their embeddings. What an operator overrode stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -37,11 +37,6 @@ def check_removals(removed: int, active: int) -> None:
     """Raises RemovalsNeedConfirmation where `are_too_many`."""
     if are_too_many(removed, active):
         raise RemovalsNeedConfirmation(removed, active)
-
-
-def count_removals(changes: Iterable[PlannedChange]) -> int:
-    """How many of the changes remove an endpoint."""
-    return sum(one.action == Action.REMOVE for one in changes)
 
 
 def apply_changes(

@@ -82,13 +82,10 @@ class EndpointIndex:
             "endpoint_id" in overlay.metadata or _protocol(same) == call.get("protocol")
         ):
             return overlay.key
-        return next(
-            (key for name in _identities_of_overlay(overlay, call) if (key := self._only(name))), None
-        )
-
-    def _only(self, name: tuple[str, ...]) -> str | None:
-        found = self._found.get(name, set())
-        return next(iter(found)) if len(found) == 1 else None
+        for name in _identities_of_overlay(overlay, call):
+            if len(found := self._found.get(name, set())) == 1:
+                return next(iter(found))
+        return None
 
 
 def _identities(endpoint: EndpointSpec) -> Iterator[tuple[str, ...]]:

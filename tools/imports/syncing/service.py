@@ -24,7 +24,7 @@ from portal.tenancy.context import tenant_context
 from tools.catalogue.errors import SyncFailed, WrongSyncState
 from tools.catalogue.sources import source_write
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
-from tools.imports.syncing.apply import Progress, apply_changes, check_removals, count_removals
+from tools.imports.syncing.apply import Progress, apply_changes, check_removals
 from tools.imports.syncing.changes import ImportReport, Plan
 from tools.imports.syncing.documents import IncomingDocument, parse, read_source
 from tools.imports.syncing.plan import make_plan
@@ -188,12 +188,12 @@ def apply_sync(
         plan = make_plan(source, parsed)
         rows = {row.key: row for row in sync.changes.all() if chosen is None or row.pk in chosen}
         changes = plan.matching(rows)
+        report = plan.report_of(changes)
         if not confirm_removals:
-            check_removals(count_removals(changes), plan.active)
+            check_removals(report.removed, plan.active)
         server = McpServer.objects.filter(pk=sync.server_uuid).first() if sync.server_uuid else None
         save_source(source, Address(sync.url, server))
         apply_changes(source, changes, namespace=incoming.namespace, actor=actor, progress=progress)
-        report = plan.report_of(changes)
         sync.state, sync.summary = SyncState.APPLIED, report.as_dict()
         sync.ended_at, sync.ended_by = Now(), actor
         sync.save(update_fields=["state", "ended_at", "ended_by", "summary"])

@@ -8,7 +8,6 @@ opened, and no secret that is written out in it is kept with an endpoint.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from tools.imports.formats.json_document import LoadedDocument
@@ -118,7 +117,11 @@ def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
         title=one_line(info["title"], limit=MAX_TITLE),
         version=truncate(info["version"], 100),
         description=join_summary(info.get("summary"), info.get("description")),
-        servers=tuple(_servers(tree)),
+        servers=tuple(
+            truncate(server["endpoint"], 2_000)
+            for source in tree.get("sources", {}).values()
+            for server in source.get("servers", {}).values()
+        ),
         operations=len(written),
         endpoints=endpoints,
         left_out=tuple(left_out),
@@ -154,12 +157,6 @@ def _refuse_same_keys(found: list[_Operation], subject: str) -> None:
                 f"{subject} cannot be imported: operations.{truncate(other, 100)} and operations.{truncate(operation.name, 100)} "
                 f"have the same {field} '{truncate(operation.key, 200)}'."
             )
-
-
-def _servers(tree: JsonObject) -> Iterator[str]:
-    for source in tree.get("sources", {}).values():
-        for server in source.get("servers", {}).values():
-            yield truncate(server["endpoint"], 2_000)
 
 
 class _Reader:

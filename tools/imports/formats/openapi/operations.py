@@ -222,17 +222,18 @@ def _fit_inputs(inputs: Inputs, budget: SchemaBudget) -> _Parameters:
     fitted = budget.fit_parameters(
         [Part(name, value.piece, value.annotations, value.required) for name, value in named]
     )
+    kept = fitted.schema["properties"]
     places: list[JsonObject] = []
     body = inputs.body
     for name, value in named:
-        if name not in fitted.kept:
+        if name not in kept:
             continue
         if value.place == "body":
             body = {**(body or {}), "property": name}
         else:
             place = {"name": value.name, "in": value.place, "property": name, "required": value.required}
             places.append(place | value.serialization)
-    left_out = tuple(value.name for name, value in named if name not in fitted.kept)
+    left_out = tuple(value.name for name, value in named if name not in kept)
     return _Parameters(fitted.schema, places, body, left_out, fitted.shortened)
 
 
