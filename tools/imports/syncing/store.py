@@ -155,8 +155,9 @@ def record_failure(source: Source, error: str, actor: str) -> None:
 
 
 def prune_syncs() -> int:
-    """Keeps down what a source that is read every hour and has changed each time would pile up: deletes all but the newest SYNCS_KEPT syncs of each source, in every tenant, and then the documents that no sync is of;
-    returns how many syncs. What waits to be applied stays, and so does the newest document of each layer."""
+    """Deletes all but the newest SYNCS_KEPT syncs of each source, in every tenant, and then the documents that no sync is of: a source
+    that is read every hour and has changed each time would pile them up. Returns how many syncs. What waits to be applied
+    stays, and so does the newest document of each layer."""
     pruned = 0
     for tenant_id in tenant_ids():
         with tenant_context(tenant_id):
