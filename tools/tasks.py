@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from tools.imports.syncing import pruning, schedule
+from tools.imports.syncing import schedule, store
 
 
 @shared_task(name="tools.tasks.start_due_syncs", ignore_result=True)
@@ -16,4 +16,4 @@ def start_due_syncs() -> None:
 @shared_task(name="tools.tasks.prune_syncs", ignore_result=True)
 def prune_syncs() -> None:
     """Forgets all but the newest syncs of each source, with their documents."""
-    pruning.prune_syncs()
+    store.prune_syncs()

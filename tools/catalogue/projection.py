@@ -27,15 +27,7 @@ class EndpointContent(Protocol):
     """What a document says of one endpoint: an EndpointSpec of tools/imports/formats/specs.py, which describes the fields."""
 
     @property
-    def key(self) -> str: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
     def name(self) -> str: ...
-    @property
-    def title(self) -> str: ...
     @property
     def description(self) -> str: ...
     @property
@@ -48,23 +40,6 @@ class EndpointContent(Protocol):
     def metadata(self) -> JsonObject: ...
     @property
     def deprecated(self) -> bool: ...
-
-
-def endpoint_fields(spec: EndpointContent) -> JsonObject:
-    """The columns of Endpoint that a spec fills; always the same ones."""
-    return {
-        "key": spec.key,
-        "method": spec.method,
-        "path": spec.path,
-        "name": spec.name,
-        "title": spec.title,
-        "description": spec.description,
-        "tags": list(spec.tags),
-        "input_schema": spec.input_schema,
-        "output_schema": spec.output_schema,
-        "metadata": spec.metadata,
-        "deprecated": spec.deprecated,
-    }
 
 
 def tool_fields(

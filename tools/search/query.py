@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TypedDict
 from uuid import UUID
 
 from django.conf import settings
+
+from portal.json_types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +58,6 @@ class Candidate:
     semantic_weight: float  # the operator's, 0.1 to 3
 
 
-class FoundTool(TypedDict):
-    """What a result shows of its tool: the columns of sql/fetch_tools.sql."""
-
-    id: UUID
-    tool_id: str
-    namespace: str
-    name: str
-    description: str
-    server: str
-    category: str
-    tags: list[str]
-    tool_type: str
-    source_protocol: str
-    routing_domain: str
-    sensitivity: str
-    source__slug: str | None
-    embedding_status: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A ranked result: the tool as shown, and every component of its score."""
@@ -84,7 +66,7 @@ class Hit:
     score: float
     match_type: str
     components: dict[str, float | None]
-    tool: FoundTool
+    tool: JsonObject  # by the columns of sql/fetch_tools.sql
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import partial
 
 from tools.imports.formats import json_document, recognise
-from tools.imports.formats.limits import Limits
+from tools.imports.formats.specs import Limits
 
 LIMITS = Limits(document_bytes=20_000_000, operations=20_000)
 parse_document = partial(recognise.parse_document, limits=LIMITS)

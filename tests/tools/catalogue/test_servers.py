@@ -19,7 +19,7 @@ from tests.support.servers.mcp_servers import BADSERVER, allow, bad, needs_badse
 from tools.catalogue import servers
 from tools.catalogue.errors import Invalid, ManagedBySource, NameTaken
 from tools.catalogue.tools import update_tool
-from tools.imports.fetching.mcp.connection import check_connection, list_tools, note_health
+from tools.imports.fetching.mcp.client import check_connection, list_tools, note_health
 from tools.imports.syncing import service as syncs
 from tools.models import Health, ManualOverride, McpServer, Source, SourceKind, Tool
 

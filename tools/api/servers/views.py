@@ -24,7 +24,7 @@ from tools.api.servers.serializers import (
 )
 from tools.catalogue import servers
 from tools.catalogue.tools import catalogue_write
-from tools.imports.fetching.mcp.connection import check_connection
+from tools.imports.fetching.mcp.client import check_connection
 from tools.models import McpServer
 
 

@@ -17,19 +17,19 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import IO
 
-from tools.imports.formats.limits import Limits
-from tools.imports.formats.recognise import FORMATS, parse_document
+from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import (
     DocumentRefused,
     EndpointSpec,
     JsonObject,
     JsonValue,
     LeftOut,
+    Limits,
     ParsedDocument,
 )
 from tools.imports.formats.texts import without_controls
@@ -42,7 +42,6 @@ CPU_SECONDS = 30
 WALL_SECONDS = 60
 OUTPUT_BYTES = 256 * 1024 * 1024
 TOOLS, ANY = "tools", "any"
-KINDS = (*FORMATS, TOOLS, ANY)
 REFUSED = 3
 _LIMIT_WORDS = (b"MemoryError", b"File too large")
 _EXPONENT_FROM = 1e16
@@ -53,7 +52,7 @@ _SHARED = "\0"
 def parse(
     kind: str, raw: bytes, *, name: str, seconds: float | None = None, limits: Limits | None = None
 ) -> ParsedDocument:
-    """The parsed document of one of KINDS; ANY recognises it. `seconds` (default WALL_SECONDS) bounds the time, `limits`
+    """The parsed document of a kind of FORMATS, of TOOLS, or of ANY, which recognises it. `seconds` (default WALL_SECONDS) bounds the time, `limits`
     (default: those of the settings) the document. Raises DocumentRefused, also for a document that breaks a bound."""
     seconds = seconds or WALL_SECONDS
     # Control characters can neither be an argument of a program nor be shown.
@@ -116,7 +115,7 @@ def _child(kind: str, name: str, limits: str) -> int:
 
 
 def _write(document: ParsedDocument, out: IO[str]) -> None:
-    specs = [_fields(endpoint) for endpoint in document.endpoints]
+    specs = [endpoint.as_json() for endpoint in document.endpoints]
     uses = _uses(specs)
     numbers: dict[int, int] = {}
 
@@ -154,10 +153,6 @@ def _uses(specs: Iterable[JsonObject]) -> Counter[int]:
     return uses
 
 
-def _fields(value: EndpointSpec) -> JsonObject:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
 def _number(written: str) -> float | int:
     """The number as jsonb returns it: an integer with all its digits where Python writes an exponent, and no negative zero.
     Otherwise the parsed and the stored document would differ at every sync."""
@@ -177,7 +172,7 @@ def _read(lines: Iterable[bytes]) -> ParsedDocument:
         if isinstance(value, list):
             shared += value
         elif "document" not in value:
-            endpoints.append(EndpointSpec(**{**value, "tags": tuple(value["tags"])}))
+            endpoints.append(EndpointSpec.from_json(value))
     data = value["document"]
     data["left_out"] = tuple(LeftOut(**entry) for entry in data["left_out"])
     data["servers"], data["warnings"] = tuple(data["servers"]), tuple(data["warnings"])

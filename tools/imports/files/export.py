@@ -13,19 +13,15 @@ from typing import Any
 import yaml
 from django.db.models.functions import Collate
 
+from tools.imports.formats.specs import SPEC_FIELDS, JsonObject
 from tools.models import Endpoint, ManualOverride, McpServer, Source, Tool
 
-Entry = dict[str, Any]
-"""A tool, or a part of one, as JSON has it."""
 FORMATS = ("jsonl", "yaml")
 
 # What is a row's own, or made by the portal.
 _OF_THE_ROW = {"id", "tenant", "source", "endpoint", "version", "created_at", "updated_at", "updated_by", "search_text", "download_count"}  # fmt: skip
 TOOL_FIELDS = tuple(field.name for field in Tool._meta.concrete_fields if field.name not in _OF_THE_ROW)
-ENDPOINT_FIELDS = (
-    "key", "method", "path", "name", "title", "description", "tags", "input_schema", "output_schema", "metadata",
-    "deprecated", "layers", "content_hash", "active", "deactivated_tool",
-)  # fmt: skip
+ENDPOINT_FIELDS = (*SPEC_FIELDS, "layers", "content_hash", "active", "deactivated_tool")
 KEYS = {"deactivated_tool": "took_tool_down"}
 """The key in a file of each field that was renamed after files had been written."""
 SOURCE_FIELDS = ("slug", "kind", "title", "document_title", "url", "sync_wins", "schedule", "auto_apply")
@@ -33,7 +29,7 @@ SERVER_FIELDS = ("slug", "title", "url", "command_id", "headers")
 OVERRIDE_FIELDS = ("field", "value", "imported_value", "made_by", "made_at")
 
 
-def entries(source: str = "") -> Iterator[Entry]:
+def entries(source: str = "") -> Iterator[JsonObject]:
     """Every tool of the current tenant, or of the source with this slug, in the order of namespace and tool_id."""
     tools = with_all(Tool.objects.filter(source__slug=source) if source else Tool.objects.all())
     # By bytes: whatever a database thinks of languages, the same tools give the same file.
@@ -46,7 +42,7 @@ def with_all(tools: Any) -> Any:
     return tools.select_related("endpoint", "source__server").prefetch_related("overrides")
 
 
-def entry(tool: Tool) -> Entry:
+def entry(tool: Tool) -> JsonObject:
     """All of one tool, as JSON has it."""
     return {
         **values(tool, TOOL_FIELDS),
@@ -56,19 +52,19 @@ def entry(tool: Tool) -> Entry:
     }
 
 
-def overrides(rows: Iterable[ManualOverride]) -> list[Entry]:
+def overrides(rows: Iterable[ManualOverride]) -> list[JsonObject]:
     """A tool's overrides, in the order of their fields."""
     return sorted((values(one, OVERRIDE_FIELDS) for one in rows), key=lambda one: str(one["field"]))
 
 
-def _source(source: Source | None) -> Entry | None:
+def _source(source: Source | None) -> JsonObject | None:
     if source is None:
         return None
     server = None if source.server is None else values(source.server, SERVER_FIELDS)
     return {**values(source, SOURCE_FIELDS), "server": server}
 
 
-def values(row: Tool | Source | Endpoint | McpServer | ManualOverride, names: Iterable[str]) -> Entry:
+def values(row: Tool | Source | Endpoint | McpServer | ManualOverride, names: Iterable[str]) -> JsonObject:
     """These fields of a row, as JSON has them."""
     return {KEYS.get(name, name): _plain(getattr(row, name)) for name in names}
 
@@ -80,16 +76,16 @@ def _plain(value: object) -> Any:
     return str(value) if isinstance(value, str | Decimal) else value
 
 
-def written(found: Iterable[Entry], file_format: str) -> Iterator[str]:
+def written(found: Iterable[JsonObject], file_format: str) -> Iterator[str]:
     """The entries as text, one by one, in one of FORMATS."""
     return map(_yaml if file_format == "yaml" else _json, found)
 
 
-def _json(one: Entry) -> str:
+def _json(one: JsonObject) -> str:
     return json.dumps(one, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def _yaml(one: Entry) -> str:
+def _yaml(one: JsonObject) -> str:
     text: str = yaml.dump([one], Dumper=_Dumper, allow_unicode=True, sort_keys=True, width=120)
     return text
 

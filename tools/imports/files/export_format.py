@@ -22,18 +22,9 @@ from tools.catalogue.projection import validation_error
 from tools.imports.files import export as exports
 from tools.imports.formats import tool_files
 from tools.imports.formats.openapi.document import MAX_KEY_BYTES
-from tools.imports.formats.specs import EndpointSpec
-from tools.imports.syncing import layers
+from tools.imports.formats.specs import SPEC_FIELDS, EndpointSpec
 from tools.imports.syncing.plan import spec_of_endpoint
-from tools.models import (
-    PARAMETER_PREFIX,
-    Endpoint,
-    Layer,
-    ManualOverride,
-    McpServer,
-    Source,
-    Tool,
-)
+from tools.models import PARAMETER_PREFIX, Endpoint, Layer, ManualOverride, McpServer, Source, Tool
 
 ToolKey = tuple[str, str]  # namespace and tool_id
 R = TypeVar("R", bound=models.Model)
@@ -136,17 +127,12 @@ def _endpoint(given: Mapping[str, Any]) -> Endpoint:
                 f"has endpoint.layers with {layer!r}, which is none of {', '.join(Layer.values)}"
             )
         where = f"endpoint.layers.{layer}"
-        if missing := set(_SPEC_FIELDS) - _mapping(stored, where).keys():
+        if missing := set(SPEC_FIELDS) - _mapping(stored, where).keys():
             raise ValueError(f"has {where} without {', '.join(sorted(missing))}")
-        _spec(_row(Endpoint, _SPEC_FIELDS, stored, f"{where}."), where)
+        _spec(_row(Endpoint, SPEC_FIELDS, stored, f"{where}."), where)
     if not endpoint.content_hash:
-        endpoint.content_hash = (
-            layers.content_hash(spec, endpoint.layers) if endpoint.layers else spec.content_hash()
-        )
+        endpoint.content_hash = spec.content_hash(endpoint.layers)
     return endpoint
-
-
-_SPEC_FIELDS = tuple(EndpointSpec.__dataclass_fields__)
 
 
 def _spec(row: Endpoint, where: str) -> EndpointSpec:

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from embeddings.models import Priority
@@ -73,10 +73,6 @@ class EntriesReport:
         return asdict(self)
 
 
-class _DryRun(Exception):
-    pass
-
-
 def is_export(raw: bytes, *, name: str) -> bool:
     """Whether a file of tools is one that export.py wrote. Raises DocumentRefused for one that cannot be read."""
     first = next(tool_files.split_file(raw))
@@ -98,24 +94,20 @@ def import_export(
     report = EntriesReport(PurePosixPath(name).name, dry_run=dry_run)
     # Kept as text until its turn: the values of a large file would take ten times the room.
     read = [(place, text) for part in tool_files.split_file(raw) for place, text in _parsed(part, report)]
-    with tenant_context(tenant_id):
-        try:
-            with catalogue_write(actor):
-                with connection.cursor() as cursor:
-                    # A thousand tools in one statement may take longer than a page's statements may.
-                    cursor.execute("SET LOCAL statement_timeout = '120s'")
-                importer = _Importer(actor, on_conflict, report)
-                for start in range(0, len(read), CHUNK):
-                    importer.take(
-                        [(place, json.loads(text)) for place, text in read[start : start + CHUNK]], namespace
-                    )
-                if importer.conflicts and on_conflict == FAIL:
-                    raise Conflicts(importer.conflicts, _ADVICE)
-                refresh_statistics(report.added + report.changed)
-                if dry_run:
-                    raise _DryRun  # noqa: TRY301 - the way out of the transaction
-        except _DryRun:
-            pass
+    with tenant_context(tenant_id), catalogue_write(actor):
+        with connection.cursor() as cursor:
+            # A thousand tools in one statement may take longer than a page's statements may.
+            cursor.execute("SET LOCAL statement_timeout = '120s'")
+        importer = _Importer(actor, on_conflict, report)
+        for start in range(0, len(read), CHUNK):
+            importer.take(
+                [(place, json.loads(text)) for place, text in read[start : start + CHUNK]], namespace
+            )
+        if importer.conflicts and on_conflict == FAIL:
+            raise Conflicts(importer.conflicts, _ADVICE)
+        refresh_statistics(report.added + report.changed)
+        if dry_run:
+            transaction.set_rollback(True)
     return report
 
 

@@ -17,8 +17,8 @@ from typing import IO, Any
 from urllib.parse import unquote
 
 from tools.imports.formats.json_document import LoadedDocument, load_document
-from tools.imports.formats.limits import Limits
-from tools.imports.formats.specs import DocumentRefused, JsonObject
+from tools.imports.formats.openapi.document import VERSION_FIELDS
+from tools.imports.formats.specs import DocumentRefused, JsonObject, Limits
 from tools.imports.formats.texts import truncate
 
 FILES_KEY = "x-portal-files"
@@ -28,7 +28,6 @@ MAX_UNPACKED_BYTES = 50 * 1024 * 1024
 _MAGIC = (b"PK\x03\x04", b"\x1f\x8b")
 _SUFFIXES = (".json", ".yaml", ".yml")
 _TOO_MANY = f"it holds more than {MAX_ENTRIES:,} entries"
-_MAIN = ("openapi", "swagger", "swaggerVersion")
 
 
 def is_archive(raw: bytes) -> bool:
@@ -106,7 +105,7 @@ def _main(loaded: dict[str, LoadedDocument], subject: str) -> str:
     """The file that the others belong to: the one that says what it is, nearest to the top."""
     found = [
         name for name, one in loaded.items()
-        if isinstance(one.value, dict) and not one.value.keys().isdisjoint(_MAIN)
+        if isinstance(one.value, dict) and not one.value.keys().isdisjoint(VERSION_FIELDS)
     ]  # fmt: skip
     if not found:
         raise DocumentRefused(

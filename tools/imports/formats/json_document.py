@@ -14,8 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tools.imports.formats.limits import Limits
-from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue
+from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue, Limits
 from tools.imports.formats.texts import WrittenFloat, truncate, without_controls
 from tools.imports.formats.yaml_document import YamlLimits, YamlReader
 
@@ -133,7 +132,7 @@ class _JsonReader:
             self._clean(whole, 0)
             return whole[0]
         except _KeyTwice as twice:
-            raise DocumentRefused(self._where_twice(text, twice.key)) from None
+            raise DocumentRefused(self._where_twice(text, str(twice))) from None
         except RecursionError:
             raise DocumentRefused(self._too_deep()) from None
 
@@ -216,9 +215,7 @@ class _JsonReader:
 
 
 class _KeyTwice(Exception):
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
+    """Its text is the key."""
 
 
 def _openings(text: str) -> int:

@@ -10,13 +10,12 @@ tool. Which pieces a tool can afford is decided in `bundle`.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tools.imports.formats.names import definition_name, hashed_name
 from tools.imports.formats.references import RefResolver
-from tools.imports.formats.specs import JsonObject, JsonValue
+from tools.imports.formats.specs import JsonObject, JsonValue, as_list, as_object
 from tools.imports.formats.texts import as_text, plain_text, truncate
 
 MAX_TEXT = 2_000
@@ -55,16 +54,11 @@ class Piece(NamedTuple):
     size: int
 
 
-def piece_of(schema: JsonObject) -> Piece:
-    """Measure a finished schema and collect its references."""
-    return piece_of_size(schema, json_size(schema))
-
-
-def piece_of_size(schema: JsonObject, size: int) -> Piece:
-    """Collect the references of a finished schema that was measured already."""
+def piece_of(schema: JsonObject, size: int | None = None) -> Piece:
+    """Collect the references of a finished schema, and measure it if its `size` is not known."""
     refs: dict[str, None] = {}
     _collect_references(schema, refs)
-    return Piece(schema, tuple(refs), size)
+    return Piece(schema, tuple(refs), json_size(schema) if size is None else size)
 
 
 def json_size(value: object) -> int:
@@ -87,8 +81,6 @@ class Schemas:
 
     def piece(self, node: JsonValue, where: str) -> Piece:
         """A schema inside an operation; `where` names it in warnings."""
-        if not isinstance(node, dict):
-            return piece_of(self._converted(node, where, ""))
         found = self._pieces.get(id(node))
         if found is None:
             found = self._pieces[id(node)] = piece_of(self._converted(node, where, ""))
@@ -207,12 +199,11 @@ def _collect_references(schema: JsonObject, refs: dict[str, None]) -> None:
     """Adds the names of the definitions that a converted schema refers to, in order, each once."""
     if isinstance(ref := schema.get("$ref"), str):
         refs[ref.removeprefix("#/$defs/")] = None
-    for part in subschemas(schema):
+    for part in _subschemas(schema):
         _collect_references(part, refs)
 
 
-def subschemas(schema: JsonObject) -> Iterator[JsonObject]:
-    """The schemas right inside a converted schema."""
+def _subschemas(schema: JsonObject) -> Iterator[JsonObject]:
     for key, value in schema.items():
         if key in SCHEMA_KEYS and isinstance(value, dict):
             yield value
@@ -275,13 +266,9 @@ def small(value: JsonValue) -> JsonValue:
 
 
 def _type(value: JsonValue) -> str | list[str] | None:
-    types = [
-        kind
-        for kind in (value if isinstance(value, list) else [value])
-        if isinstance(kind, str) and kind in TYPES
-    ]
-    unique = list(dict.fromkeys(types))
-    return unique[0] if len(unique) == 1 else unique or None
+    listed = value if isinstance(value, list) else [value]
+    types = list(dict.fromkeys(kind for kind in listed if isinstance(kind, str) and kind in TYPES))
+    return types[0] if len(types) == 1 else types or None
 
 
 def _description(value: JsonValue) -> str | None:
@@ -293,11 +280,8 @@ def _word(value: JsonValue) -> str | None:
 
 
 def _number(value: JsonValue) -> float | None:
-    return (
-        value
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        else None
-    )
+    # The readers of documents have made text of what is not finite.
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _positive(value: JsonValue) -> float | None:
@@ -319,31 +303,19 @@ def _any(value: JsonValue) -> JsonValue:
 
 
 def _list(value: JsonValue) -> list[JsonValue] | None:
-    return value if isinstance(value, list) and value else None
+    return as_list(value) or None
 
 
 def _examples(value: JsonValue) -> list[JsonValue] | None:
-    return (
-        [item for item in value[:_MAX_EXAMPLES] if small(item) is not None] or None
-        if isinstance(value, list)
-        else None
-    )
+    return [item for item in as_list(value)[:_MAX_EXAMPLES] if small(item) is not None] or None
 
 
 def _names(value: JsonValue) -> list[str] | None:
-    return (
-        list(dict.fromkeys(as_text(name) for name in value if as_text(name))) or None
-        if isinstance(value, list)
-        else None
-    )
+    return list(dict.fromkeys(text for name in as_list(value) if (text := as_text(name)))) or None
 
 
 def _name_lists(value: JsonValue) -> dict[str, list[str]] | None:
-    return (
-        {key: names for key, item in value.items() if (names := _names(item))} or None
-        if isinstance(value, dict)
-        else None
-    )
+    return {key: names for key, item in as_object(value).items() if (names := _names(item))} or None
 
 
 _ANNOTATIONS = frozenset(

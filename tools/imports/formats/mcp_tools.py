@@ -79,19 +79,17 @@ def _pages(value: JsonValue, subject: str) -> tuple[list[JsonObject], JsonObject
         server = as_object(value.get("serverInfo"))
         value = value.get("result", value)
     pages = value.get("pages", [value]) if isinstance(value, dict) else [{"tools": value}]
-    if not isinstance(pages, list) or not pages or not all(_is_page(page) for page in pages):
+    are_pages = isinstance(pages, list) and all(
+        isinstance(as_object(page).get("tools"), list) for page in pages
+    )
+    if not are_pages or not pages:
         raise DocumentRefused(
             f"{subject} is no list of MCP tools: it has no 'tools' with a list, as tools/list answers."
         )
-    if not server and isinstance(meta := pages[0].get("_meta"), dict):
+    if not server:
         # Servers of 2026-07-28 send it with every answer.
-        own = meta.get("io.modelcontextprotocol/serverInfo")
-        server = own if isinstance(own, dict) else {}
+        server = as_object(as_object(pages[0].get("_meta")).get("io.modelcontextprotocol/serverInfo"))
     return pages, server
-
-
-def _is_page(page: JsonValue) -> bool:
-    return isinstance(page, dict) and isinstance(page.get("tools"), list)
 
 
 class _Reader:
@@ -100,9 +98,7 @@ class _Reader:
     def __init__(self, warnings: tuple[str, ...]) -> None:
         self.endpoints: dict[str, EndpointSpec] = {}
         self.left_out: list[LeftOut] = []
-        self.warnings = Warnings()
-        for warning in warnings:
-            self.warnings.add(warning)
+        self.warnings = Warnings(warnings)
 
     def read(self, number: int, entry: JsonValue) -> None:
         fields = as_object(entry)
@@ -111,11 +107,8 @@ class _Reader:
             reason = "it has no name" if isinstance(entry, dict) else "it is not a mapping"
             self.left_out.append(LeftOut(f"tool {number}", reason))
         elif len(name) > MAX_NAME:
-            self.left_out.append(
-                LeftOut(
-                    truncate(name, 100), f"its name has {len(name):,} characters; at most {MAX_NAME} are kept"
-                )
-            )
+            reason = f"its name has {len(name):,} characters; at most {MAX_NAME} are kept"
+            self.left_out.append(LeftOut(truncate(name, 100), reason))
         elif name in self.endpoints:
             # Only one of them can be called, and it is unknown which; the first one is the same at every sync.
             self.left_out.append(LeftOut(name, "an earlier tool of the list has the same name"))
@@ -125,14 +118,12 @@ class _Reader:
     def _endpoint(self, name: str, entry: JsonObject) -> EndpointSpec:
         annotations = as_object(entry.get("annotations"))
         description = entry.get("description")
-        if description is not None and not isinstance(description, str):
+        if not isinstance(description, str | None):
             self.warnings.add(f"{truncate(name, 100)}: its description is not a text; it is left out.")
-        description = (
-            truncate(as_text(description).strip(), MAX_DESCRIPTION) if isinstance(description, str) else ""
-        )
+            description = None
         metadata: JsonObject = {"call": {"protocol": "mcp", "name": name}, "annotations": annotations}
-        meta = entry.get("_meta")
-        if isinstance(meta, dict) and meta and json_size(meta) <= _MAX_META_BYTES:
+        meta = as_object(entry.get("_meta"))
+        if meta and json_size(meta) <= _MAX_META_BYTES:
             metadata["meta"] = meta
         return EndpointSpec(
             key=f"{name}@call",
@@ -140,7 +131,7 @@ class _Reader:
             path=name,
             name=name,
             title=one_line(entry.get("title") or annotations.get("title"), limit=MAX_TITLE),
-            description=description,
+            description=truncate((description or "").strip(), MAX_DESCRIPTION),
             tags=tuple(_tags(meta)),
             input_schema=self._input(name, entry),
             output_schema=self._schema(name, "outputSchema", entry.get("outputSchema"), MAX_OUTPUT_BYTES),
@@ -173,9 +164,8 @@ class _Reader:
         return SchemaBudget(schemas, limit).fit_schema(schemas.piece(schema, truncate(name, 100))).schema
 
 
-def _tags(meta: JsonValue) -> Iterator[str]:
+def _tags(meta: JsonObject) -> Iterator[str]:
     """Tags as FastMCP servers send them."""
-    meta = as_object(meta)
     own = as_object(meta.get("_fastmcp", meta.get("fastmcp")))
     for tag in as_list(own.get("tags"))[:50]:
         if word := one_line(tag, limit=200):

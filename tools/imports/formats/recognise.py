@@ -8,10 +8,9 @@ from typing import NamedTuple
 from tools.imports.formats.archive import is_archive, load_archive
 from tools.imports.formats.json_document import LoadedDocument, load_document
 from tools.imports.formats.lightapi.document import read_lightapi
-from tools.imports.formats.limits import Limits
 from tools.imports.formats.mcp_tools import read_mcp_tools
-from tools.imports.formats.openapi.document import read_openapi
-from tools.imports.formats.specs import DocumentRefused, JsonValue, ParsedDocument
+from tools.imports.formats.openapi.document import VERSION_FIELDS, read_openapi
+from tools.imports.formats.specs import DocumentRefused, JsonValue, Limits, ParsedDocument
 from tools.imports.formats.texts import one_line, without_controls
 
 
@@ -24,7 +23,7 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "openapi": Format(read_openapi, "OpenAPI", ("openapi", "swagger", "swaggerVersion")),
+    "openapi": Format(read_openapi, "OpenAPI", VERSION_FIELDS),
     "lightapi": Format(read_lightapi, "LightAPI", ("lightapi",)),
     "mcp": Format(read_mcp_tools, "a list of MCP tools", ("tools", "pages", "jsonrpc", "result", "error")),
 }

@@ -7,6 +7,7 @@ that an uploaded document cannot make the server fetch or read anything.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -22,9 +23,11 @@ _IN_A_CIRCLE = "leads in a circle"
 class Warnings:
     """Sentences for the operator, each once, in the order in which they were found."""
 
-    def __init__(self) -> None:
+    def __init__(self, sentences: Iterable[str] = ()) -> None:
         self._found: dict[str, None] = {}
         self._more = 0
+        for sentence in sentences:
+            self.add(sentence)
 
     def add(self, sentence: str) -> None:
         """Keep the sentence, or only count it when there are many already."""
@@ -63,11 +66,11 @@ class Resolved(NamedTuple):
 class RefResolver:
     """Resolves the `$ref`s of one document inside of it, and collects the warnings of its reading."""
 
-    def __init__(self, tree: JsonObject, *, siblings_count: bool) -> None:
-        """`siblings_count`: keywords beside a `$ref` in a schema are valid as well (from 3.1 on)."""
+    def __init__(self, tree: JsonObject, *, siblings_count: bool, warnings: Warnings | None = None) -> None:
+        """`siblings_count`: keywords beside a `$ref` in a schema are valid as well (from 3.1 on). `warnings`: those so far."""
         self.tree = tree
         self.siblings_count = siblings_count
-        self.warnings = Warnings()
+        self.warnings = Warnings() if warnings is None else warnings
         self._targets: dict[str, Target] = {}
         # Keyed by the identity of nodes of the document, which outlive this object.
         self._values: dict[int, int] = {}
@@ -81,29 +84,32 @@ class RefResolver:
 
     def resolved(self, node: JsonValue, where: str) -> Resolved | None:
         """The mapping behind a parameter, body or response; None, with a warning, if there is none."""
-        description: JsonValue = None
+        nodes, problem = self.chain(node)
+        last = nodes[-1]
+        if problem or not isinstance(last, dict):
+            problem = f"the {problem}" if problem else "a mapping is expected and something else is found"
+            self.warnings.add(f"{where}: {problem}; it is left out.")
+            return None
+        described = (one["description"] for one in nodes if one.get("description") is not None)
+        return Resolved(last, as_text(next(described, None)))
+
+    def chain(self, node: JsonValue) -> tuple[list[Any], str]:
+        """A node and all that its `$ref` leads to, one after the other; and why the last one's leads nowhere, or ""."""
+        nodes: list[Any] = [node]
         seen: set[str] = set()
         while isinstance(node, dict) and isinstance(ref := node.get("$ref"), str):
             target = self.target(ref) if ref not in seen else Target(None, "", _IN_A_CIRCLE)
             if target.problem:
-                self.warnings.add(
-                    f"{where}: the reference '{truncate(ref, 200)}' {target.problem}; it is left out."
-                )
-                return None
+                return nodes, f"reference '{truncate(ref, 200)}' {target.problem}"
             seen.add(ref)
-            description = node.get("description") if description is None else description
             node = target.value
-        if not isinstance(node, dict):
-            self.warnings.add(f"{where}: a mapping is expected and something else is found; it is left out.")
-            return None
-        return Resolved(node, as_text(node.get("description") if description is None else description))
+            nodes.append(node)
+        return nodes, ""
 
-    def values_behind(self, node: JsonValue) -> int:
-        """How many values the chain of a node's `$ref` leads to, all its steps together; other references are not followed."""
-        total, seen = 0, set()
-        while isinstance(node, dict) and isinstance(ref := node.get("$ref"), str) and ref not in seen:
-            seen.add(ref)
-            node = self.target(ref).value
+    def values(self, nodes: Iterable[JsonValue]) -> int:
+        """How many values these nodes of the document hold; their references are not followed."""
+        total = 0
+        for node in nodes:
             if id(node) not in self._values:
                 self._values[id(node)] = _values(node)
             total += self._values[id(node)]

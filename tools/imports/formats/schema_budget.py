@@ -21,7 +21,6 @@ from tools.imports.formats.json_schema import (
     Schemas,
     json_size,
     piece_of,
-    piece_of_size,
 )
 from tools.imports.formats.specs import JsonObject, JsonValue
 from tools.imports.formats.texts import truncate
@@ -55,10 +54,9 @@ class Part(NamedTuple):
 
 
 class FittedSchema(NamedTuple):
-    """A schema within the budget, the names of the parts in it, and whether something was shortened or left out."""
+    """A schema within the budget, and whether something was shortened or left out."""
 
     schema: JsonObject
-    kept: frozenset[str]
     shortened: bool
 
 
@@ -94,8 +92,7 @@ class SchemaBudget:
         if required := [parts[index].name for index in chosen if parts[index].required]:
             schema["required"] = required
         schema |= self._section(definitions, loose=shortened)
-        kept = frozenset(parts[index].name for index in chosen)
-        return FittedSchema(schema, kept, shortened or len(chosen) < len(parts))
+        return FittedSchema(schema, shortened or len(chosen) < len(parts))
 
     def fit_schema(self, piece: Piece) -> FittedSchema:
         """The schema of an answer; of a mere reference the target is shown, as agents look at the top."""
@@ -108,7 +105,7 @@ class SchemaBudget:
         definitions, shortened = self._definitions(fitted.refs, self._limit - fitted.size)
         shortened = shortened or fitted is not piece
         schema = (self._loosened(fitted) if shortened else fitted).schema
-        return FittedSchema({**schema, **self._section(definitions, loose=shortened)}, frozenset(), shortened)
+        return FittedSchema({**schema, **self._section(definitions, loose=shortened)}, shortened)
 
     def _fit_parts(self, parts: Sequence[Part], room: int) -> tuple[list[Piece], list[JsonObject], list[int]]:
         """The piece, the annotations and the bytes of each part where a piece may take `room` bytes."""
@@ -215,7 +212,7 @@ def _shortened_to(piece: Piece, room: int) -> Piece:
         shorter = _shorter(piece.schema, depth, text)
         size = json_size(shorter)
         if size <= room:
-            return piece_of_size(shorter, size)
+            return piece_of(shorter, size)
     return piece_of(_bare(piece.schema))
 
 

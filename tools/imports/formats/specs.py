@@ -1,4 +1,5 @@
-"""What a parser of documents hands over: plain, frozen data that says which endpoints a document describes.
+"""What a parser of documents is given and hands over: limits, and plain, frozen data that says which endpoints a document
+describes.
 
 Every importer (OpenAPI, MCP, LightAPI) returns these, and the plan of a sync compares them with what the
 catalogue holds. Nothing here reads a document, touches the database or knows a tenant. The dictionaries
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 JsonObject = dict[str, Any]
 JsonValue = JsonObject | list[Any] | str | int | float | bool | None
@@ -29,6 +30,15 @@ def as_list(value: JsonValue) -> list[Any]:
 
 class DocumentRefused(Exception):
     """The document cannot be imported; the message is a sentence for the operator that says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`document_bytes` of one document, unpacked; `operations` (or tools) that it may describe. The parent process makes them of
+    its settings (DOCUMENT_MAX_BYTES, DOCUMENT_MAX_OPERATIONS) for the child that parses, which reads no settings."""
+
+    document_bytes: int
+    operations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +65,23 @@ class EndpointSpec:
     metadata: JsonObject
     deprecated: bool
 
-    def content_hash(self) -> str:
-        """SHA-256 (hex) of everything in the spec; two equal specs have equal hashes in every process."""
-        return hashlib.sha256(
-            canonical_json({f.name: getattr(self, f.name) for f in fields(self)})
-        ).hexdigest()
+    def content_hash(self, layers: JsonObject | None = None) -> str:
+        """SHA-256 (hex) of everything in the spec; two equal specs have equal hashes in every process. With `layers` (as JSON, by
+        layer), also of what it was merged from, so that a change in one that another covers is kept too."""
+        hashed = [self.as_json(), layers] if layers else self.as_json()
+        return hashlib.sha256(canonical_json(hashed)).hexdigest()
+
+    def as_json(self) -> JsonObject:
+        """The spec as a mapping by SPEC_FIELDS, whose values are the spec's own."""
+        return {name: getattr(self, name) for name in SPEC_FIELDS} | {"tags": list(self.tags)}
+
+    @classmethod
+    def from_json(cls, data: JsonObject) -> Self:
+        """The spec that `as_json` wrote."""
+        return cls(**{**data, "tags": tuple(data["tags"])})
+
+
+SPEC_FIELDS = tuple(field.name for field in fields(EndpointSpec))
 
 
 @dataclass(frozen=True, slots=True)

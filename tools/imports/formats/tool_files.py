@@ -61,7 +61,8 @@ def parse_tools(raw: bytes, *, name: str = "") -> ParsedDocument:
         raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DocumentRefused(f"{where} is not UTF-8 text (byte {error.start}).") from None
-    read = [one for entry in _entries(raw) for one in _read(entry, is_json=_is_json(raw))]
+    is_json = _is_json(raw)
+    read = [one for entry in _entries(raw) for one in _read(entry, is_json=is_json)]
     if not read:
         raise DocumentRefused(f"{where} is empty.")
     if len(read) > MAX_LINES:
@@ -71,7 +72,9 @@ def parse_tools(raw: bytes, *, name: str = "") -> ParsedDocument:
     left_out: list[LeftOut] = []
     for place, value in read:
         try:
-            spec = _exported(place, value) if is_export else _spec(clean_value(_checked(value)))
+            if isinstance(value, ValueError):
+                raise value
+            spec = _exported(place, value) if is_export else _spec(clean_value(value))
             if spec.key in specs:
                 raise ValueError(f"the id {spec.key!r} stands on an earlier line already")  # noqa: TRY301 - as all that is wrong
             specs[spec.key] = spec
@@ -151,12 +154,6 @@ def _read(entry: _Entry, *, is_json: bool) -> Iterator[tuple[str, JsonValue | Va
         yield place if len(tools) == 1 else f"{place}, tool {number}", tool
 
 
-def _checked(value: JsonValue | ValueError) -> JsonValue:
-    if isinstance(value, ValueError):
-        raise value
-    return value
-
-
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
@@ -182,8 +179,7 @@ class _VerbatimYamlReader(YamlReader):
         super()._add(event, verbatim, plain)
 
 
-def _exported(place: str, value: JsonValue | ValueError) -> EndpointSpec:
-    value = _checked(value)
+def _exported(place: str, value: JsonValue) -> EndpointSpec:
     if not isinstance(value, dict) or not isinstance(value.get("tool_id"), str):
         raise ValueError("has no tool_id, as the other tools of this file have")
     return EndpointSpec(place, "", "", "", "", "", (), {}, None, metadata=value, deprecated=False)
@@ -197,22 +193,15 @@ def _spec(line: object) -> EndpointSpec:
         raise ValueError("has neither an id nor a name")
     if len(key) > ID_LENGTH:
         raise ValueError(f"has an id of {len(key)} characters; at most {ID_LENGTH} are kept")
-    tool: JsonObject = {}
-    for field in fields.in_files("text"):
-        if text := _text(line, field):
-            tool[field] = text
+    tool: JsonObject = {field: text for field in fields.in_files("text") if (text := _text(line, field))}
     if domain := _text(line, "domain"):
         tool.setdefault("routing_domain", domain)
-    for field in fields.in_files("list"):
-        if line.get(field):
-            tool[field] = _texts(line[field], field)
-    for field in fields.in_files("flag"):
-        if line.get(field) is True:
-            tool[field] = True
+    tool |= {field: _texts(line[field], field) for field in fields.in_files("list") if line.get(field)}
+    tool |= {field: True for field in fields.in_files("flag") if line.get(field) is True}
     parameters = line.get("parameters") or line.get("input_schema") or {}
     if not isinstance(parameters, dict):
         raise ValueError("has parameters that are not a JSON Schema object")
-    output = line.get("output")
+    output, annotations = line.get("output"), line.get("annotations")
     return EndpointSpec(
         key=key,
         method="",
@@ -223,9 +212,7 @@ def _spec(line: object) -> EndpointSpec:
         tags=tuple(_texts(line.get("tags") or [], "tags")),
         input_schema=parameters,
         output_schema=output if isinstance(output, dict) else None,
-        metadata={"tool": tool, "annotations": line["annotations"]}
-        if isinstance(line.get("annotations"), dict)
-        else {"tool": tool},
+        metadata={"tool": tool} | ({"annotations": annotations} if isinstance(annotations, dict) else {}),
         deprecated=line.get("deprecated") is True,
     )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import yaml
@@ -60,20 +61,16 @@ class _Weight(NamedTuple):
     height: int
 
 
+@dataclass(slots=True)
 class _Open:
     """A list or mapping whose end has not been reached."""
 
-    __slots__ = ("anchor", "before", "height", "key", "merges", "value")
-
-    def __init__(
-        self, value: list[JsonValue] | JsonObject, anchor: str | None, before: tuple[int, int]
-    ) -> None:
-        self.value = value
-        self.anchor = anchor
-        self.before = before
-        self.height = 0
-        self.key: str | None = None  # where the next key is expected
-        self.merges: list[JsonObject] = []
+    value: list[JsonValue] | JsonObject
+    anchor: str | None
+    before: tuple[int, int]
+    height: int = 0
+    key: str | None = None  # where the next key is expected
+    merges: list[JsonObject] = field(default_factory=list)
 
 
 class YamlReader:
@@ -117,9 +114,7 @@ class YamlReader:
     def _scalar(self, event: ScalarEvent) -> None:
         text, removed = without_controls(event.value)
         self.removed += removed
-        self._values += 1
-        self._characters += len(text)
-        self._check_size(event)
+        self._grow(event, 1, len(text))
         value: JsonValue = text
         if event.implicit[0] and not self._text_is_due():
             value = self._resolved(text)
@@ -158,8 +153,7 @@ class YamlReader:
         if event.anchor:
             self._anchors[event.anchor] = None
         self._stack.append(_Open(value, event.anchor, (self._values, self._characters)))
-        self._values += 1
-        self._check_size(event)
+        self._grow(event, 1, 0)
 
     def _close(self, event: Event) -> None:
         done = self._stack.pop()
@@ -185,9 +179,7 @@ class YamlReader:
         if found is None:
             raise self._refusal(event, f"the alias '*{truncate(anchor, 50)}' stands inside its own anchor")
         value, weight = found
-        self._values += weight.values
-        self._characters += weight.characters
-        self._check_size(event)
+        self._grow(event, weight.values, weight.characters)
         if len(self._stack) + weight.height > self._limits.depth:
             raise self._refusal(
                 event, f"with its aliases it is nested deeper than {self._limits.depth} levels"
@@ -227,7 +219,9 @@ class YamlReader:
             raise self._refusal(event, "the merge key '<<' takes a mapping or a list of mappings")
         return found
 
-    def _check_size(self, event: Event) -> None:
+    def _grow(self, event: Event, values: int, characters: int) -> None:
+        self._values += values
+        self._characters += characters
         if self._values > self._limits.values:
             raise self._refusal(event, f"with its aliases it holds more than {self._limits.values:,} values")
         if self._characters > self._limits.characters:

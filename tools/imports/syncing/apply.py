@@ -4,8 +4,7 @@ then their embeddings. What an operator overrode stays.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,8 +15,9 @@ from django.db.models.functions import Now
 from embeddings.models import Priority
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import RemovalsNeedConfirmation
-from tools.catalogue.projection import dropped_fields, endpoint_fields, is_provided, tool_fields
+from tools.catalogue.projection import dropped_fields, is_provided, tool_fields
 from tools.catalogue.tools import sync_embeddings
+from tools.imports.formats.names import hashed_name
 from tools.imports.syncing.changes import PlannedChange
 from tools.imports.syncing.plan import CHUNK
 from tools.models import Action, Endpoint, ManualOverride, Source, SourceKind, Tool
@@ -37,11 +37,6 @@ def check_removals(removed: int, active: int) -> None:
     """Raises RemovalsNeedConfirmation where `are_too_many`."""
     if are_too_many(removed, active):
         raise RemovalsNeedConfirmation(removed, active)
-
-
-def count_removals(changes: Iterable[PlannedChange]) -> int:
-    """How many of the changes remove an endpoint."""
-    return sum(one.action == Action.REMOVE for one in changes)
 
 
 def apply_changes(
@@ -70,10 +65,11 @@ class _Writer:
 
     def __init__(self, source: Source, namespace: str, actor: str, progress: Progress) -> None:
         self.source, self.namespace, self.actor, self._progress = source, namespace, actor, progress
+        self._taken = set(Tool.objects.filter(namespace=namespace).values_list("tool_id", flat=True))
         self._done = 0
 
     def write(self, changes: Sequence[PlannedChange]) -> None:
-        self._in_chunks(self._add(), [one for one in changes if one.action == Action.ADD])
+        self._in_chunks(self._add, [one for one in changes if one.action == Action.ADD])
         # In the order of ids, and tools before their endpoints, as every write of the catalogue locks its rows.
         known = sorted((one for one in changes if one.endpoint_id), key=lambda one: str(one.tool_uuid))
         self._in_chunks(self._change, [one for one in known if one.action in (Action.CHANGE, Action.MOVE)])
@@ -86,32 +82,33 @@ class _Writer:
             self._done += len(chunk)
             self._progress(self._done)
 
-    def _add(self) -> Callable[[list[PlannedChange]], None]:
-        taken = set(Tool.objects.filter(namespace=self.namespace).values_list("tool_id", flat=True))
+    def _add(self, chunk: list[PlannedChange]) -> None:
+        endpoints, tools = [], []
+        for one in chunk:
+            if one.spec is None:
+                continue
+            endpoint = Endpoint(
+                source=self.source, content_hash=one.content_hash, layers=one.layers, **one.spec.as_json()
+            )
+            tool = Tool(
+                source=self.source, endpoint=endpoint, namespace=self.namespace, updated_by=self.actor,
+                tool_id=self._tool_id(one.spec.name, one.key), **tool_fields(one.spec, self.source),
+            )  # fmt: skip
+            tool.search_text = embedding_text.search_text(tool)
+            endpoints.append(endpoint)
+            tools.append(tool)
+        Endpoint.objects.bulk_create(endpoints)
+        Tool.objects.bulk_create(tools)
+        sync_embeddings(tools, priority=Priority.BACKFILL)
 
-        def add(chunk: list[PlannedChange]) -> None:
-            endpoints, tools = [], []
-            for one in chunk:
-                if one.spec is None:
-                    continue
-                endpoint = Endpoint(
-                    source=self.source,
-                    content_hash=one.content_hash,
-                    layers=one.layers,
-                    **endpoint_fields(one.spec),
-                )
-                tool = Tool(
-                    source=self.source, endpoint=endpoint, namespace=self.namespace, updated_by=self.actor,
-                    tool_id=_tool_id(self.source, one.spec.name, one.key, taken), **tool_fields(one.spec, self.source),
-                )  # fmt: skip
-                tool.search_text = embedding_text.search_text(tool)
-                endpoints.append(endpoint)
-                tools.append(tool)
-            Endpoint.objects.bulk_create(endpoints)
-            Tool.objects.bulk_create(tools)
-            sync_embeddings(tools, priority=Priority.BACKFILL)
-
-        return add
+    def _tool_id(self, name: str, key: str) -> str:
+        """The id of a new tool: verbatim from a file of tools, else the operation's name, with a hash of its key where another
+        tool has that name."""
+        wanted = key if self.source.kind == SourceKind.MANUAL else name
+        if wanted in self._taken:
+            wanted = hashed_name(name, key)
+        self._taken.add(wanted)
+        return wanted[:TOOL_ID_LENGTH]
 
     def _change(self, chunk: list[PlannedChange]) -> None:
         planned = {one.endpoint_id: one for one in chunk}
@@ -147,7 +144,7 @@ class _Writer:
         if planned.spec is None:
             raise ValueError("a change has a spec")
         columns = {
-            **endpoint_fields(planned.spec), "layers": planned.layers, "content_hash": planned.content_hash,
+            **planned.spec.as_json(), "layers": planned.layers, "content_hash": planned.content_hash,
             "active": True, "deactivated_tool": False,
         }  # fmt: skip
         changed = {name: value for name, value in columns.items() if getattr(endpoint, name) != value}
@@ -205,13 +202,3 @@ class _Writer:
         Endpoint.objects.bulk_update(endpoints.values(), ["active", "deactivated_tool", "updated_at"])
         Tool.objects.bulk_update(tools, ["active", "version", "updated_at", "updated_by"])
         sync_embeddings(tools)
-
-
-def _tool_id(source: Source, name: str, key: str, taken: set[str]) -> str:
-    """The id of a new tool: verbatim from a file of tools, else the operation's name, with a hash of its key where another tool
-    has that name."""
-    wanted = key if source.kind == SourceKind.MANUAL else name
-    if wanted in taken:
-        wanted = f"{name[:55]}_{hashlib.sha256(key.encode()).hexdigest()[:8]}"
-    taken.add(wanted)
-    return wanted[:TOOL_ID_LENGTH]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from tools.catalogue.errors import StalePlan
 from tools.imports.formats.specs import EndpointSpec, JsonObject, ParsedDocument
+from tools.imports.syncing.documents import IncomingDocument
 from tools.models import Action, Layer, SyncChange
 
 
@@ -42,12 +43,11 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class LayeredDocument:
-    """A parsed document, and which layer of its source it is."""
+    """A parsed document, how it came, and which layer of its source it is."""
 
     document: ParsedDocument
+    incoming: IncomingDocument
     layer: Layer
-    namespace: str  # of the tools
-    is_whole: bool = True  # what the document no longer has is removed; a file of tools only adds and changes
 
 
 @dataclass(slots=True)

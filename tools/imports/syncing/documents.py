@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 from portal.outbound.errors import FetchError
 from tools.imports.fetching import sandbox
 from tools.imports.fetching.http import fetch_document
-from tools.imports.fetching.mcp.client import list_tools_from_url
-from tools.imports.fetching.mcp.connection import list_tools
+from tools.imports.fetching.mcp.client import list_tools, list_tools_from_url
 from tools.imports.formats.specs import ParsedDocument
 from tools.models import McpServer, Source, SourceKind
 
@@ -35,11 +34,12 @@ class IncomingDocument:
     url: str = ""
     server: McpServer | None = None
     warnings: Sequence[str] = ()  # of the reading
-    namespace: str = ""  # of the tools; the slug where it is empty
+    namespace: str = ""  # of the tools; without one it is the slug
     is_whole: bool = True  # what the document no longer has is removed; a file of tools only adds and changes
 
     def __post_init__(self) -> None:
         self.slug = self.slug or slug_of(self.name)
+        self.namespace = self.namespace or self.slug
 
 
 def slug_of(name: str) -> str:

@@ -9,12 +9,10 @@ not known here.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, replace
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from tools.catalogue.parameter_descriptions import (
@@ -30,7 +28,7 @@ from tools.imports.formats.specs import (
     JsonObject,
     JsonValue,
     ParsedDocument,
-    canonical_json,
+    as_object,
 )
 from tools.imports.formats.texts import truncate
 from tools.models import Layer, SourceKind
@@ -43,17 +41,6 @@ _LAYER_LABELS = {
 _INPUT = re.compile(r"\s*\$\{input(?:\.([^{}]+))?\}\s*")
 _VARIABLE = re.compile(r"\$?\{[^{}]*\}")
 _PLACES = {"path": "path", "query": "query", "headers": "header"}
-
-
-class EndpointLike(Protocol):
-    """What of an endpoint tells it from others: a spec, or a row of the catalogue."""
-
-    @property
-    def method(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def metadata(self) -> JsonObject: ...
 
 
 def layer_of(document: ParsedDocument, source_kind: str) -> Layer:
@@ -75,47 +62,33 @@ def base_layer(source_kind: str) -> Layer:
     return Layer.API if source_kind == SourceKind.LIGHTAPI else Layer.EXTRACTION
 
 
-def stands_alone(source_kind: str) -> bool:
-    """Whether an operation that no lower layer has becomes an endpoint; sources of other kinds leave it out."""
-    return source_kind == SourceKind.LIGHTAPI
+class EndpointIndex:
+    """Endpoints by their keys, to be asked which of them an operation of a higher layer is about."""
 
-
-class EndpointIndex(dict[str, EndpointLike]):
-    """Endpoints by their keys, ready to be asked many times which of them an operation of another layer is about."""
-
-    def __init__(self, base: Mapping[str, EndpointLike]) -> None:
-        super().__init__(base)
+    def __init__(self, base: Mapping[str, EndpointSpec]) -> None:
+        self._base = base
         self._found: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for key, endpoint in base.items():
             for name in _identities(endpoint):
                 self._found[name].add(key)
 
     def key_of(self, overlay: EndpointSpec) -> str | None:
-        """See `match_endpoint`."""
+        """The key of the endpoint that an operation of a higher layer is about: the one of the same key or endpointId, of the same
+        operationId, of the same method and path (servers and names of variables aside), or the MCP tool or remote method of
+        the same name. None where there is no such endpoint, or more than one."""
         call = overlay.metadata.get("call", {})
-        same = self.get(overlay.key)
+        same = self._base.get(overlay.key)
         if same is not None and (
             "endpoint_id" in overlay.metadata or _protocol(same) == call.get("protocol")
         ):
             return overlay.key
-        return next(
-            (key for name in _identities_of_overlay(overlay, call) if (key := self._only(name))), None
-        )
-
-    def _only(self, name: tuple[str, ...]) -> str | None:
-        found = self._found.get(name, set())
-        return next(iter(found)) if len(found) == 1 else None
+        for name in _identities_of_overlay(overlay, call):
+            if len(found := self._found.get(name, set())) == 1:
+                return next(iter(found))
+        return None
 
 
-def match_endpoint(overlay: EndpointSpec, base: Mapping[str, EndpointLike]) -> str | None:
-    """The key of the endpoint of `base` that an operation of a higher layer is about: the one of the same key or
-    endpointId, of the same operationId, of the same method and path (servers and names of variables aside), or the MCP tool
-    or remote method of the same name. None where there is no such endpoint, or more than one. Give an `EndpointIndex` to ask often:
-    any other mapping is indexed at each call."""
-    return (base if isinstance(base, EndpointIndex) else EndpointIndex(base)).key_of(overlay)
-
-
-def _identities(endpoint: EndpointLike) -> Iterator[tuple[str, ...]]:
+def _identities(endpoint: EndpointSpec) -> Iterator[tuple[str, ...]]:
     """What an endpoint can be known by."""
     metadata, protocol = endpoint.metadata, _protocol(endpoint)
     if "endpoint_id" in metadata:
@@ -152,7 +125,7 @@ def _identities_of_overlay(overlay: EndpointSpec, call: JsonObject) -> Iterator[
     yield from by_id + by_path if "source" in call else by_path + by_id
 
 
-def _protocol(endpoint: EndpointLike) -> str:
+def _protocol(endpoint: EndpointSpec) -> str:
     return str(endpoint.metadata.get("call", {}).get("protocol", "http"))
 
 
@@ -242,20 +215,16 @@ def _mapping(request: JsonObject, base: EndpointSpec) -> Iterator[tuple[str, str
     """(input of the contract, input of the higher layer that fills it, or "" for a constant) as the request mapping says."""
     properties = {(one["in"], one["name"]): one["property"] for one in base.metadata.get("parameters", ())}
     for part, place in _PLACES.items():
-        for name, value in _entries(request.get(part)):
+        for name, value in as_object(request.get(part)).items():
             yield properties.get((place, name), name), _source(value)
     for part in ("params", "arguments", "message"):
-        for name, value in _entries(request.get(part)):
+        for name, value in as_object(request.get(part)).items():
             yield name, _source(value)
     body = request.get("body")
     if body is not None and not isinstance(body, dict):
         yield BODY, _source(body)
-    for name, value in _entries(body):
+    for name, value in as_object(body).items():
         yield f"{BODY}.{name}", _source(value)
-
-
-def _entries(value: JsonValue) -> Iterable[tuple[str, JsonValue]]:
-    return value.items() if isinstance(value, dict) else ()
 
 
 def _source(value: JsonValue) -> str:
@@ -293,9 +262,8 @@ def _input_conflicts(overlay: EndpointSpec, base: EndpointSpec) -> Iterator[tupl
             if not name.startswith(f"{BODY}.") or inputs.names.get(BODY):  # else the body is told already
                 yield field, "that it exists", "that it does not"
             continue
-        yield from _type_conflict(
-            field, inputs.overlay[name], overlay.input_schema, inputs.base[own], base.input_schema
-        )
+        other = _types(inputs.overlay[name].schema, overlay.input_schema)
+        yield from _type_conflict(field, other, _types(inputs.base[own].schema, base.input_schema))
         if (name in required_by_overlay) != (own in required_by_base):
             yield field, _need(required=name in required_by_overlay), _need(required=own in required_by_base)
     for name in sorted(required_by_base - inputs.reached()):
@@ -304,21 +272,17 @@ def _input_conflicts(overlay: EndpointSpec, base: EndpointSpec) -> Iterator[tupl
 
 def _output_conflicts(overlay: JsonObject, base: JsonObject) -> Iterator[tuple[str, str, str]]:
     known = {place.name: place for place in parameter_places(base)}
-    yield from _type_conflict(
-        "output", Place("", overlay, (), False), overlay, Place("", base, (), False), base
-    )
+    yield from _type_conflict("output", _types(overlay, overlay), _types(base, base))
     for place in parameter_places(overlay) if known else ():
         field = f"output '{truncate(place.name, 100)}'"
         if place.name not in known:
             yield field, "that it exists", "that it does not"
         else:
-            yield from _type_conflict(field, place, overlay, known[place.name], base)
+            other, ours = _types(place.schema, overlay), _types(known[place.name].schema, base)
+            yield from _type_conflict(field, other, ours)
 
 
-def _type_conflict(
-    field: str, overlay: Place, overlay_root: JsonObject, base: Place, base_root: JsonObject
-) -> Iterator[tuple[str, str, str]]:
-    other, ours = _types(overlay.schema, overlay_root), _types(base.schema, base_root)
+def _type_conflict(field: str, other: frozenset[str], ours: frozenset[str]) -> Iterator[tuple[str, str, str]]:
     if other and ours and other != ours:
         yield field, " or ".join(sorted(other)), " or ".join(sorted(ours))
 
@@ -340,19 +304,3 @@ def _need(*, required: bool) -> str:
 
 def _shown(path: str) -> str:
     return f"'{truncate(path, 200)}'"
-
-
-def content_hash(spec: EndpointSpec, stored: Mapping[str, JsonValue]) -> str:
-    """SHA-256 (hex) of what came of the layers and of the layers themselves (`as_json` by layer), so that a change in one
-    that another covers is kept too."""
-    return hashlib.sha256(canonical_json([as_json(spec), stored])).hexdigest()
-
-
-def as_json(spec: EndpointSpec) -> JsonObject:
-    """The spec as it is kept in `Endpoint.layers`."""
-    return {field.name: getattr(spec, field.name) for field in fields(spec)} | {"tags": list(spec.tags)}
-
-
-def from_json(data: JsonObject) -> EndpointSpec:
-    """The spec that `as_json` wrote."""
-    return EndpointSpec(**{**data, "tags": tuple(data["tags"])})

@@ -14,19 +14,11 @@ from django.db.models import Q
 
 from tools.catalogue.projection import dropped_fields, is_provided, tool_fields, validation_error
 from tools.imports.formats.references import Warnings
-from tools.imports.formats.specs import EndpointSpec
+from tools.imports.formats.specs import SPEC_FIELDS, EndpointSpec
 from tools.imports.syncing import layers
 from tools.imports.syncing.changes import ImportReport, LayeredDocument, Plan, PlannedChange
-from tools.imports.syncing.differences import Differences, field_change
-from tools.models import (
-    Action,
-    Endpoint,
-    Layer,
-    ManualOverride,
-    Source,
-    SourceKind,
-    Tool,
-)
+from tools.imports.syncing.differences import field_change, field_changes
+from tools.models import Action, Endpoint, Layer, ManualOverride, Source, SourceKind, Tool
 
 CHUNK = 200
 NOT_IN_SOURCE = "the source has no such operation, and a LightAPI description adds none to it"
@@ -62,9 +54,9 @@ class _Planner:
         )
         self._warnings = Warnings()
         self.existing = {one.key: one for one in self._existing_endpoints()}
-        # A LightAPI source consists of what other kinds only have beside their documents.
-        self._overlays_stand_alone = layers.stands_alone(source.kind)
         self.base = layers.base_layer(source.kind)
+        # A LightAPI source consists of what other kinds only have beside their documents, and leave out where no lower layer has it.
+        self._overlays_stand_alone = self.base != Layer.EXTRACTION
         self._specs_by_layer: dict[str, dict[Layer, EndpointSpec]] = {}  # of a source with several documents
 
     def plan(self) -> Plan:
@@ -109,10 +101,7 @@ class _Planner:
         is_alone = self._parsed.layer == self.base and not any(one.layered for one in self.existing.values())
         if not is_alone:
             return self._layered(specs)
-        wanted = {
-            spec.key: PlannedChange(Action.ADD, spec.key, spec, spec.content_hash(), name=spec.name)
-            for spec in specs
-        }
+        wanted = {spec.key: self._merged(spec.key, {self.base: spec}) for spec in specs}
         return wanted, set(wanted)
 
     def _layered(self, specs: Sequence[EndpointSpec]) -> tuple[dict[str, PlannedChange], set[str]]:
@@ -121,7 +110,7 @@ class _Planner:
         specs_by_key = self._specs_by_layer
         endpoints = () if self.source.is_new else self.source.endpoints.iterator(chunk_size=CHUNK)
         for endpoint in endpoints:
-            stored = {Layer(name): layers.from_json(one) for name, one in endpoint.layers.items()}
+            stored = {Layer(name): EndpointSpec.from_json(one) for name, one in endpoint.layers.items()}
             if endpoint.active:
                 specs_by_key[endpoint.key] = stored or {base: spec_of_endpoint(endpoint)}
             else:
@@ -139,7 +128,7 @@ class _Planner:
         for spec in specs:
             key: str | None = spec.key
             if layer != base:
-                key = layers.match_endpoint(spec, known) or (spec.key if self._overlays_stand_alone else None)
+                key = known.key_of(spec) or (spec.key if self._overlays_stand_alone else None)
             if key is None:
                 self._leave_out(spec.key, NOT_IN_SOURCE)
             elif key in mentioned:
@@ -151,11 +140,8 @@ class _Planner:
             for key, by_layer in specs_by_key.items():
                 if key not in mentioned:
                     by_layer.pop(layer, None)
-        wanted: dict[str, PlannedChange] = {}
-        for key, by_layer in specs_by_key.items():
-            if self._exists(by_layer):
-                wanted[key] = self._merged(key, by_layer)
-        return wanted, mentioned
+        existing = ((key, by_layer) for key, by_layer in specs_by_key.items() if self._exists(by_layer))
+        return {key: self._merged(key, by_layer) for key, by_layer in existing}, mentioned
 
     def _exists(self, by_layer: Mapping[Layer, EndpointSpec]) -> bool:
         """Whether these layers make an endpoint; other documents may still describe one that was removed."""
@@ -165,15 +151,13 @@ class _Planner:
         spec, warnings = layers.merge_layers(by_layer)
         for sentence in warnings:
             self._warnings.add(sentence)
-        if by_layer.keys() == {self.base}:
-            return PlannedChange(Action.ADD, key, spec, spec.content_hash(), name=spec.name)
-        stored = {layer.value: layers.as_json(one) for layer, one in by_layer.items()}
-        content_hash = layers.content_hash(spec, stored)
-        return PlannedChange(Action.ADD, key, spec, content_hash, layers=stored, name=spec.name)
+        has_more = by_layer.keys() != {self.base}
+        stored = {layer.value: one.as_json() for layer, one in by_layer.items()} if has_more else {}
+        return PlannedChange(Action.ADD, key, spec, spec.content_hash(stored), stored, name=spec.name)
 
     @property
     def _is_whole(self) -> bool:
-        return self._parsed.is_whole and self.document.complete
+        return self._parsed.incoming.is_whole and self.document.complete
 
     def _storable(self, specs: Sequence[EndpointSpec]) -> list[EndpointSpec]:
         reasons = {spec.key: validation_error(spec) for spec in specs}
@@ -189,7 +173,7 @@ class _Planner:
         """Leaves out tools whose id another source's tool has, because the ids of a file are kept verbatim."""
         if self.source.kind != SourceKind.MANUAL:
             return
-        namespace = self._parsed.namespace
+        namespace = self._parsed.incoming.namespace
         same_id = Tool.objects.filter(namespace=namespace, tool_id__in=wanted.keys() - self.existing.keys())
         for key in same_id.values_list("tool_id", flat=True):
             del wanted[key]
@@ -222,19 +206,13 @@ class _Planner:
         lost = [*gone, *(one for one in self.existing.values() if not one.active)]
         before = Counter(one.operation_id for one in lost if one.operation_id)
         after = Counter(_operation_id(one) for one in new)
-        by_id = {one.operation_id: one for one in lost if before[one.operation_id or ""] == 1}
-        taken = {one.operation_id for one in self.existing.values() if one.active} - {
-            one.operation_id for one in gone
-        }
+        taken = {one.operation_id for one in self.existing.values() if one.active}
+        taken -= {one.operation_id for one in gone}
+        by_id = {one.operation_id: one for one in lost if one.operation_id not in taken}
         moved: list[PlannedChange] = []
         for one in new:
             operation_id = _operation_id(one)
-            if (
-                operation_id
-                and after[operation_id] == 1
-                and operation_id not in taken
-                and operation_id in by_id
-            ):
+            if before[operation_id] == after[operation_id] == 1 and operation_id in by_id:
                 old = by_id[operation_id]
                 if one.spec and (overlays := self._specs_by_layer.get(old.key)):
                     one = self._merged(one.key, {**overlays, self.base: one.spec})  # noqa: PLW2901 - the same, with more words
@@ -249,17 +227,12 @@ class _Planner:
 
     def _removals(self, gone: list[ExistingEndpoint]) -> list[PlannedChange]:
         found = Tool.objects.filter(endpoint__in=[one.pk for one in gone])
-        tools = {
+        tools: dict[UUID | None, tuple[UUID | None, str]] = {
             endpoint: (pk, name) for endpoint, pk, name in found.values_list("endpoint_id", "pk", "name")
         }
-        removed = []
-        for one in gone:
-            tool_uuid, name = tools.get(one.pk, (None, one.key))
-            removed.append(
-                PlannedChange(
-                    Action.REMOVE, one.key, None, endpoint_id=one.pk, tool_uuid=tool_uuid, name=name
-                )
-            )
+        removed = [PlannedChange(Action.REMOVE, one.key, None, endpoint_id=one.pk) for one in gone]
+        for one in removed:
+            one.tool_uuid, one.name = tools.get(one.endpoint_id, (None, one.key))
         return removed
 
     def _must_compare_unchanged(self) -> bool:
@@ -306,14 +279,9 @@ class _Planner:
             for name, value in dropped_fields(endpoint, spec).items()
             if not (self.source.sync_wins and name in overrides)
         }
-        differences = Differences(
-            tool,
-            tool_fields(endpoint, self.source),
-            dropped | tool_fields(spec, self.source),
-            overrides,
-            self.source.sync_wins,
-        )
-        planned.fields = list(differences.fields())
+        before, after = tool_fields(endpoint, self.source), dropped | tool_fields(spec, self.source)
+        changes = field_changes(tool, before, after, overrides, sync_wins=self.source.sync_wins)
+        planned.fields = list(changes)
         planned.kept = sorted(
             name
             for name in overrides.keys() - {one["field"] for one in planned.fields}
@@ -331,8 +299,4 @@ def _operation_id(planned: PlannedChange) -> str:
 
 def spec_of_endpoint(endpoint: Endpoint) -> EndpointSpec:
     """What a stored endpoint says."""
-    return EndpointSpec(
-        key=endpoint.key, method=endpoint.method, path=endpoint.path, name=endpoint.name, title=endpoint.title,
-        description=endpoint.description, tags=tuple(endpoint.tags), input_schema=endpoint.input_schema,
-        output_schema=endpoint.output_schema, metadata=endpoint.metadata, deprecated=endpoint.deprecated,
-    )  # fmt: skip
+    return EndpointSpec.from_json({name: getattr(endpoint, name) for name in SPEC_FIELDS})

@@ -24,7 +24,7 @@ from portal.tenancy.context import tenant_context
 from tools.catalogue.errors import SyncFailed, WrongSyncState
 from tools.catalogue.sources import source_write
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
-from tools.imports.syncing.apply import Progress, apply_changes, check_removals, count_removals
+from tools.imports.syncing.apply import Progress, apply_changes, check_removals
 from tools.imports.syncing.changes import ImportReport, Plan
 from tools.imports.syncing.documents import IncomingDocument, parse, read_source
 from tools.imports.syncing.plan import make_plan
@@ -78,10 +78,10 @@ def import_parsed(
         plan = make_plan(source, parsed)
         if not confirm_removals:
             check_removals(plan.report.removed, plan.active)
-        address = address_of(incoming, source, parsed.layer)
+        address = address_of(parsed, source)
         save_source(source, address)
-        stored, is_new = store_document(source, parsed, incoming, plan.report)
-        apply_changes(source, plan.changes, namespace=parsed.namespace, actor=actor)
+        stored, is_new = store_document(source, parsed, plan.report)
+        apply_changes(source, plan.changes, namespace=incoming.namespace, actor=actor)
         has_news = is_new or not plan.is_empty
         if (has_news or source.failures) and any(address):
             record_success(source)
@@ -125,12 +125,12 @@ def _plan(document: ParsedDocument, incoming: IncomingDocument, actor: str, *, i
     """Plans and records, under the source's lock. An upload always gives a sync of its own, which shows that it was compared."""
     source, parsed = load_source(document, incoming, lock=True)
     plan = make_plan(source, parsed)
-    address = address_of(incoming, source, parsed.layer)
+    address = address_of(parsed, source)
     is_current_address = address == Address(source.url, source.server)
     if source.is_new or plan.is_empty:
         save_source(source, address)
         is_current_address = True
-    stored, is_new = store_document(source, parsed, incoming, plan.report)
+    stored, is_new = store_document(source, parsed, plan.report)
     if any(address) and is_current_address:
         record_success(source)
     waiting = source.syncs.planned().first()
@@ -188,12 +188,12 @@ def apply_sync(
         plan = make_plan(source, parsed)
         rows = {row.key: row for row in sync.changes.all() if chosen is None or row.pk in chosen}
         changes = plan.matching(rows)
+        report = plan.report_of(changes)
         if not confirm_removals:
-            check_removals(count_removals(changes), plan.active)
+            check_removals(report.removed, plan.active)
         server = McpServer.objects.filter(pk=sync.server_uuid).first() if sync.server_uuid else None
         save_source(source, Address(sync.url, server))
-        apply_changes(source, changes, namespace=parsed.namespace, actor=actor, progress=progress)
-        report = plan.report_of(changes)
+        apply_changes(source, changes, namespace=incoming.namespace, actor=actor, progress=progress)
         sync.state, sync.summary = SyncState.APPLIED, report.as_dict()
         sync.ended_at, sync.ended_by = Now(), actor
         sync.save(update_fields=["state", "ended_at", "ended_by", "summary"])

@@ -1,5 +1,5 @@
 """What a sync reads and writes of a source beside its tools: its row, its documents, the history of its syncs, and when it is
-read again. Every function that writes needs `source_write` around it.
+read again. Every function that writes needs `source_write` around it, but for the pruning.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef
 from django.db.models.functions import Now
 
+from portal.tenancy.context import tenant_context, tenant_ids
 from tools.catalogue.errors import CatalogueError, Invalid
 from tools.catalogue.sources import INTERVALS
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
@@ -38,9 +39,8 @@ def load_source(
 ) -> tuple[Source, LayeredDocument]:
     """The source of the document, a new one or the stored one (with `lock`, locked against its deletion), with the title that
     the document gives it, not saved; and the document with its layer. Raises Invalid, CatalogueError."""
-    namespace = incoming.namespace or incoming.slug
     try:
-        Tool(namespace=namespace).clean_fields(exclude=_ALL_BUT_NAMESPACE)
+        Tool(namespace=incoming.namespace).clean_fields(exclude=_ALL_BUT_NAMESPACE)
         found = Source.objects.filter(slug=incoming.slug)
         source = (found.select_for_update(no_key=True) if lock else found).first()
         if source is None:
@@ -55,7 +55,7 @@ def load_source(
         raise CatalogueError(str(error)) from error
     if source.is_new or layer == layers.base_layer(source.kind):
         source.document_title = document.title[:300]
-    return source, LayeredDocument(document, layer, namespace, incoming.is_whole)
+    return source, LayeredDocument(document, incoming, layer)
 
 
 class Address(NamedTuple):
@@ -68,9 +68,10 @@ class Address(NamedTuple):
 NO_ADDRESS = Address()
 
 
-def address_of(incoming: IncomingDocument, source: Source, layer: Layer) -> Address:
+def address_of(parsed: LayeredDocument, source: Source) -> Address:
     """The address that the document gives its source; NO_ADDRESS of a document of a higher layer, which is read elsewhere."""
-    if source.is_new or layer == layers.base_layer(source.kind):
+    incoming = parsed.incoming
+    if source.is_new or parsed.layer == layers.base_layer(source.kind):
         return Address("" if incoming.server else incoming.url, incoming.server)
     return NO_ADDRESS
 
@@ -89,9 +90,10 @@ def save_source(source: Source, address: Address) -> None:
 
 
 def store_document(
-    source: Source, parsed: LayeredDocument, incoming: IncomingDocument, report: ImportReport
+    source: Source, parsed: LayeredDocument, report: ImportReport
 ) -> tuple[SourceDocument, bool]:
     """The stored document, and whether it differs from the newest one of its layer."""
+    incoming = parsed.incoming
     sha256 = hashlib.sha256(incoming.raw).hexdigest()
     of_layer = source.documents.filter(layer=parsed.layer)
     if parsed.layer == Layer.ENDPOINT:
@@ -150,6 +152,36 @@ def record_failure(source: Source, error: str, actor: str) -> None:
     Sync.objects.create(
         source=source, state=SyncState.FAILED, error=error, created_by=actor, ended_at=Now(), ended_by=actor
     )
+
+
+def prune_syncs() -> int:
+    """Deletes all but the newest SYNCS_KEPT syncs of each source, in every tenant, and then the documents that no sync is of: a source
+    that is read every hour and has changed each time would pile them up. Returns how many syncs. What waits to be applied
+    stays, and so does the newest document of each layer."""
+    pruned = 0
+    for tenant_id in tenant_ids():
+        with tenant_context(tenant_id):
+            for source in Source.objects.all():
+                pruned += _prune(source)
+    return pruned
+
+
+def _prune(source: Source) -> int:
+    over = source.syncs.exclude(state=SyncState.PLANNED)
+    old = list(over.values_list("pk", flat=True)[settings.SYNCS_KEPT :])
+    if not old:
+        return 0
+    # Deletion reads the rows; the large columns are left out.
+    Sync.objects.filter(pk__in=old).defer("summary").delete()
+    newer = SourceDocument.objects.filter(
+        source=source, layer=OuterRef("layer"), fetched_at__gt=OuterRef("fetched_at")
+    )
+    # Of a LightAPI description there may be one for each endpoint, told apart by their names.
+    newer_of_endpoint = newer.filter(name=OuterRef("name"))
+    documents = source.documents.filter(syncs=None).defer("content", "report")
+    documents.exclude(layer=Layer.ENDPOINT).filter(Exists(newer)).delete()
+    documents.filter(Exists(newer_of_endpoint), layer=Layer.ENDPOINT).delete()
+    return len(old)
 
 
 _ALL_BUT_NAMESPACE = {field.name for field in Tool._meta.fields} - {"namespace"}

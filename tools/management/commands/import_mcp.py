@@ -13,8 +13,7 @@ from portal.tenancy.commands import REFUSED, Options
 from portal.tenancy.context import tenant_context
 from tools.catalogue import servers
 from tools.catalogue.errors import CatalogueError
-from tools.imports.fetching.mcp.client import list_tools_from_command
-from tools.imports.fetching.mcp.connection import list_tools, note_health
+from tools.imports.fetching.mcp.client import list_tools, list_tools_from_command, note_health
 from tools.imports.syncing.documents import IncomingDocument, read_mcp_url, slug_of
 from tools.management.import_command import ACTOR, WholeImportCommand
 from tools.models import McpServer, SourceKind

@@ -15,7 +15,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue import history, servers
 from tools.catalogue.errors import CatalogueError, StaleSettings
-from tools.imports.fetching.mcp.connection import check_connection
+from tools.imports.fetching.mcp.client import check_connection
 from tools.models import Health, McpServer
 from tools.web.history.state import last_author, settings_at, settings_history
 from tools.web.servers.forms import ServerForm

@@ -15,7 +15,7 @@ from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue.errors import CatalogueError
-from tools.imports.fetching.mcp.connection import TEST_SECONDS
+from tools.imports.fetching.mcp.client import TEST_SECONDS
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import (

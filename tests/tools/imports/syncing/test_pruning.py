@@ -12,7 +12,7 @@ from tests.support.database import login
 from tests.support.imports.documents import document, import_document
 from tests.support.imports.syncs import again, apply, nothing_written, parse_here, plan, texts
 from tools.imports.fetching import sandbox
-from tools.imports.syncing import pruning
+from tools.imports.syncing import store
 from tools.models import SourceDocument, Sync, SyncState
 
 
@@ -24,7 +24,7 @@ def _few(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
 
 def prune() -> int:
     with login("DATABASE_WORKER_URL"):
-        return pruning.prune_syncs()
+        return store.prune_syncs()
 
 
 def kept(tenant: Tenant) -> tuple[int, set[bytes]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
 EXIT_REFUSED, EXIT_TIMEOUT = 3, 4  # of the program session.py, which then writes one sentence
@@ -68,6 +68,19 @@ class Conversation:
         if self.received > self.max_bytes:
             self.fault = self.too_large()
             raise self.fault
+
+    async def whole_lines(self, chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        """The same bytes, counted, in pieces that end at line ends, and what stands behind the last one. Raises SessionError beyond
+        max_bytes."""
+        begun: list[bytes] = []
+        async for chunk in chunks:
+            self.count_bytes(chunk)
+            whole, end, rest = chunk.rpartition(b"\n")
+            if end:
+                yield b"".join((*begun, whole, end))
+                begun.clear()
+            begun.append(rest)
+        yield b"".join(begun)
 
     def too_large(self) -> SessionError:
         return SessionError(f"The server's answer is larger than {self.max_bytes / 1_000_000:g} MB.")

@@ -13,11 +13,7 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from portal.outbound.addresses import resolve_allowed_address
-from tools.imports.fetching.mcp.conversation import (
-    Conversation,
-    SessionError,
-    strip_lone_surrogates,
-)
+from tools.imports.fetching.mcp.conversation import Conversation, SessionError, strip_lone_surrogates
 
 _CONNECT_SECONDS = 10.0
 
@@ -55,15 +51,8 @@ class _Body(httpx2.AsyncByteStream):
         self._stream, self._conversation = stream, conversation
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        begun: list[bytes] = []
-        async for chunk in self._stream:
-            self._conversation.count_bytes(chunk)
-            whole, end, rest = chunk.rpartition(b"\n")
-            if end:
-                yield strip_lone_surrogates(b"".join((*begun, whole, end)))
-                begun.clear()
-            begun.append(rest)
-        yield strip_lone_surrogates(b"".join(begun))
+        async for lines in self._conversation.whole_lines(self._stream):
+            yield strip_lone_surrogates(lines)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -179,10 +179,8 @@ def _causes(error: BaseException) -> Iterable[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _causes(inner)
-    elif error.__cause__ is not None:
-        yield from _causes(error.__cause__)
-    elif error.__context__ is not None:
-        yield from _causes(error.__context__)
+    elif (cause := error.__cause__ or error.__context__) is not None:
+        yield from _causes(cause)
 
 
 def _session_error(error: BaseException, connection: JsonObject, conversation: Conversation) -> SessionError:
@@ -203,13 +201,12 @@ def _session_error(error: BaseException, connection: JsonObject, conversation: C
             | httpcore2.NetworkError,
         ):
             return SessionError(connection["unreachable"])
-    errors = [cause for cause in causes if isinstance(cause, MCPError)]
     if conversation.status:
         hint = " Check the headers that it is sent." if conversation.status in {401, 403} else ""
         return SessionError(f"The server answered {conversation.status} instead of the list.{hint}")
-    for one in errors:
-        if one.error.code != _CONNECTION_CLOSED:
-            return SessionError(f"The server refused: {_error_text(one, conversation)}.")
+    for cause in causes:
+        if isinstance(cause, MCPError) and cause.error.code != _CONNECTION_CLOSED:
+            return SessionError(f"The server refused: {_error_text(cause, conversation)}.")
     if any(isinstance(cause, TimeoutError) for cause in causes):
         if connection.get("url") and not conversation.reached:
             return SessionError(connection["unreachable"])

@@ -92,21 +92,11 @@ async def stdio(
 
 async def _read(stdout: Any, incoming: Any, conversation: Conversation) -> None:
     async with incoming:
-        async for line in _lines(stdout, conversation):
-            if message := _message(line, conversation):
-                with suppress(anyio.BrokenResourceError):
-                    await incoming.send(message)
-
-
-async def _lines(stdout: Any, conversation: Conversation) -> AsyncIterator[bytes]:
-    begun: list[bytes] = []
-    async for chunk in stdout:
-        conversation.count_bytes(chunk)
-        *whole, rest = chunk.split(b"\n")
-        for line in whole:
-            yield b"".join((*begun, line))
-            begun.clear()
-        begun.append(rest)
+        async for lines in conversation.whole_lines(stdout):
+            for line in lines.split(b"\n")[:-1]:  # a line without its end is no message
+                if message := _message(line, conversation):
+                    with suppress(anyio.BrokenResourceError):
+                        await incoming.send(message)
 
 
 def _message(line: bytes, conversation: Conversation) -> SessionMessage | None:

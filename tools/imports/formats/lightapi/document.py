@@ -8,7 +8,6 @@ opened, and no secret that is written out in it is kept with an endpoint.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from tools.imports.formats.json_document import LoadedDocument
@@ -22,7 +21,7 @@ from tools.imports.formats.openapi.operations import (
     MAX_TITLE,
     join_summary,
 )
-from tools.imports.formats.references import RefResolver
+from tools.imports.formats.references import RefResolver, Warnings
 from tools.imports.formats.schema_budget import SchemaBudget
 from tools.imports.formats.specs import (
     DocumentRefused,
@@ -57,11 +56,24 @@ _LIFECYCLE = {"draft": "active", "active": "active", "deprecated": "deprecated",
 
 
 class _Operation(NamedTuple):
-    """An operation of the document, its name in the map, and the key of its endpoint."""
+    """An operation of the document, and its name in the map."""
 
     name: str
-    key: str
     written: JsonObject
+
+    @property
+    def key(self) -> str:
+        """Its `endpointId`; without one `<operationId>@<method>`, or `<what is called>@call` where there is no HTTP method."""
+        if given := self.written.get("endpointId"):
+            return str(given)
+        if self.protocol == "http":
+            return f"{self.written.get('operationId', self.name)}@{self.method}"
+        return f"{self.path}@call"
+
+    @property
+    def tool_name(self) -> str:
+        """What the tool's name is made from: an MCP tool's own name, else what the document calls the operation."""
+        return self.path if self.protocol == "mcp" else str(self.written.get("operationId", self.name))
 
     @property
     def protocol(self) -> str:
@@ -88,17 +100,15 @@ class _Operation(NamedTuple):
 def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
     """The endpoints of a loaded document; `subject` begins the sentence when it is refused: `DocumentRefused`."""
     tree = validate(loaded.value, subject)
-    resolver = RefResolver(tree, siblings_count=True)
-    for warning in loaded.warnings:
-        resolver.warnings.add(warning)
     written = tree["operations"]
     if len(written) > loaded.limits.operations:
         raise DocumentRefused(f"{subject} has more than {loaded.limits.operations:,} operations.")
     left_out = [LeftOut(truncate(name, 200), why) for name, one in written.items() if (why := _no_tool(one))]
-    found = [_Operation(name, _key(name, one), one) for name, one in written.items() if not _no_tool(one)]
+    found = [_Operation(name, one) for name, one in written.items() if not _no_tool(one)]
     _refuse_same_keys(found, subject)
-    reader = _Reader(tree, resolver)
-    names = operation_names([NamedOperation(op.key, op.method, op.path, _tool_name(op)) for op in found])
+    warnings = Warnings(loaded.warnings)
+    reader = _Reader(tree, warnings)
+    names = operation_names([NamedOperation(op.key, op.method, op.path, op.tool_name) for op in found])
     endpoints = tuple(reader.endpoint(operation, name) for operation, name in zip(found, names, strict=True))
     info = tree["info"]
     return ParsedDocument(
@@ -107,11 +117,15 @@ def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
         title=one_line(info["title"], limit=MAX_TITLE),
         version=truncate(info["version"], 100),
         description=join_summary(info.get("summary"), info.get("description")),
-        servers=tuple(_servers(tree)),
+        servers=tuple(
+            truncate(server["endpoint"], 2_000)
+            for source in tree.get("sources", {}).values()
+            for server in source.get("servers", {}).values()
+        ),
         operations=len(written),
         endpoints=endpoints,
         left_out=tuple(left_out),
-        warnings=resolver.warnings.all(),
+        warnings=warnings.all(),
         # Any other profile is a part of the API: what it does not name is not gone.
         complete=_profile(tree) == "catalog",
     )
@@ -126,16 +140,6 @@ def _no_tool(written: JsonObject) -> str:
     if written["protocol"] == "mcp" and written["kind"] != "tool":
         return f"an MCP {written['kind']} is no tool"
     return ""
-
-
-def _key(name: str, written: JsonObject) -> str:
-    """Its `endpointId`; without one `<operationId>@<method>`, or `<what is called>@call` where there is no HTTP method."""
-    operation = _Operation(name, "", written)
-    if given := written.get("endpointId"):
-        return str(given)
-    if operation.protocol == "http":
-        return f"{written.get('operationId', name)}@{operation.method}"
-    return f"{operation.path}@call"
 
 
 def _refuse_same_keys(found: list[_Operation], subject: str) -> None:
@@ -155,32 +159,17 @@ def _refuse_same_keys(found: list[_Operation], subject: str) -> None:
             )
 
 
-def _tool_name(operation: _Operation) -> str:
-    """What the tool's name is made from: an MCP tool's own name, else what the document calls the operation."""
-    if operation.protocol == "mcp":
-        return operation.path
-    return str(operation.written.get("operationId", operation.name))
-
-
-def _servers(tree: JsonObject) -> Iterator[str]:
-    for source in tree.get("sources", {}).values():
-        for server in source.get("servers", {}).values():
-            yield truncate(server["endpoint"], 2_000)
-
-
 class _Reader:
     """Reads one document's operations."""
 
-    def __init__(self, tree: JsonObject, resolver: RefResolver) -> None:
-        self._tree, self._resolver = tree, resolver
+    def __init__(self, tree: JsonObject, warnings: Warnings) -> None:
+        self._tree, self._warnings = tree, warnings
 
     def endpoint(self, operation: _Operation, name: str) -> EndpointSpec:
         written = operation.written
         description = join_summary(written.get("summary"), written.get("description"))
         if not description:
-            self._resolver.warnings.add(
-                f"operations.{operation.name} has neither a summary nor a description."
-            )
+            self._warnings.add(f"operations.{operation.name} has neither a summary nor a description.")
         return EndpointSpec(
             key=operation.key,
             method=operation.method,
@@ -212,20 +201,15 @@ class _Reader:
 
     def _schema(self, node: JsonValue, where: str, limit: int) -> JsonObject | None:
         if isinstance(node, str):
-            self._resolver.warnings.add(f"{where} stands outside the document and is not opened.")
+            self._warnings.add(f"{where} stands outside the document and is not opened.")
         if not isinstance(node, dict):
             return None
         # References lead into the document, or to the schema's own definitions as JSON Schema has it.
         own = {key: node[key] for key in ("$defs", "definitions") if isinstance(node.get(key), dict)}
-        resolver = RefResolver({**self._tree, **own}, siblings_count=True)
-        schemas = Schemas(resolver)
+        schemas = Schemas(RefResolver({**self._tree, **own}, siblings_count=True, warnings=self._warnings))
         fitted = SchemaBudget(schemas, limit).fit_schema(schemas.piece(node, where))
-        for warning in resolver.warnings.all():
-            self._resolver.warnings.add(warning)
         if fitted.shortened:
-            self._resolver.warnings.add(
-                f"{where} is too large to be shown whole, so that deeper parts are shortened."
-            )
+            self._warnings.add(f"{where} is too large to be shown whole, so that deeper parts are shortened.")
         return fitted.schema or None
 
     def _without_secrets(self, value: JsonValue, where: str) -> JsonValue:
@@ -237,9 +221,7 @@ class _Reader:
         kept = {}
         for key, inner in value.items():
             if key == "tls" or (_SECRET.fullmatch(key) and "${" not in as_text(inner)):
-                self._resolver.warnings.add(
-                    f"{where}.{truncate(key, 100)} may hold a secret; it is not kept."
-                )
+                self._warnings.add(f"{where}.{truncate(key, 100)} may hold a secret; it is not kept.")
             else:
                 kept[key] = self._without_secrets(inner, f"{where}.{truncate(key, 100)}")
         return kept

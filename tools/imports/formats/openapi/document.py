@@ -22,7 +22,7 @@ from tools.imports.formats.openapi.operations import (
     RawOperation,
     server_urls,
 )
-from tools.imports.formats.references import RefResolver
+from tools.imports.formats.references import RefResolver, Warnings
 from tools.imports.formats.specs import (
     DocumentRefused,
     EndpointSpec,
@@ -36,6 +36,9 @@ from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
 
 # A key is part of a unique index, whose rows PostgreSQL limits to some 2,700 bytes.
 MAX_KEY_BYTES = 2_000
+
+VERSION_FIELDS = ("openapi", "swagger", "swaggerVersion")
+"""The fields of which a document has one, which says its version."""
 
 _METHODS_2 = frozenset(("get", "put", "post", "delete", "options", "head", "patch"))
 _METHODS_3 = _METHODS_2 | {"trace"}
@@ -68,9 +71,8 @@ def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
             f"{subject} is not an OpenAPI document: its top level is {kind}, not a mapping."
         )
     version = _version(tree, subject)
-    resolver = RefResolver(tree, siblings_count=not version.written.startswith(("2", "3.0")))
-    for warning in loaded.warnings:
-        resolver.warnings.add(warning)
+    siblings_count = not version.written.startswith(("2", "3.0"))
+    resolver = RefResolver(tree, siblings_count=siblings_count, warnings=Warnings(loaded.warnings))
     if version.is_32:
         resolver.warnings.add("OpenAPI 3.2 is read as 3.1: what is new in it may be missing.")
     paths = _paths(tree, subject, resolver)
@@ -103,7 +105,7 @@ def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
 
 
 def _version(tree: JsonObject, subject: str) -> _Version:
-    for field in ("openapi", "swagger", "swaggerVersion"):
+    for field in VERSION_FIELDS:
         if field not in tree:
             continue
         written = as_text(tree[field]).strip()
@@ -141,14 +143,12 @@ def _operations(
             continue
         if not path.startswith("/"):
             resolver.warnings.add(f"{truncate(path, 200)}: a path begins with '/', and this one does not.")
-        if isinstance(written, dict) and "$ref" in written:
-            # As with aliases of YAML, the values behind a reference count at every use.
-            values += resolver.values_behind(written)
-            if values > MAX_VALUES:
-                raise DocumentRefused(
-                    f"{subject} holds, with its references, more than {MAX_VALUES:,} values."
-                )
-        item, problem = _path_item(written, resolver)
+        nodes, problem = resolver.chain(written)
+        # As with aliases of YAML, the values behind a reference count at every use.
+        values += resolver.values(nodes[1:])
+        if values > MAX_VALUES:
+            raise DocumentRefused(f"{subject} holds, with its references, more than {MAX_VALUES:,} values.")
+        item, problem = _path_item(nodes, problem)
         if problem:
             yield LeftOut(truncate(path, MAX_KEY_BYTES), problem)
         for method, operation, problem in _methods(item, version):
@@ -161,24 +161,17 @@ def _operations(
                 yield RawOperation(key, method, path, item, operation)
 
 
-def _path_item(written: JsonValue, resolver: RefResolver) -> tuple[JsonObject, str]:
-    """A path item with its local `$ref` resolved, whose siblings win; and the reason why a part of it is missing, or ""."""
+def _path_item(nodes: list[JsonValue], problem: str) -> tuple[JsonObject, str]:
+    """A path item and what its `$ref` leads to as one, where what stands beside a `$ref` wins; and the reason why a part of it is
+    missing, or ""."""
     item: JsonObject = {}
-    seen: set[str] = set()
-    while isinstance(written, dict):
-        item = {**written, **item}
-        ref = written.get("$ref")
-        if not isinstance(ref, str):
-            return item, ""
-        target = resolver.target(ref)
-        if target.problem or ref in seen:
-            return (
-                item,
-                f"the path's reference '{truncate(ref, 200)}' {target.problem or 'leads in a circle'}",
-            )
-        seen.add(ref)
-        written = target.value
-    return item, "the path is empty" if written is None else "the path is not a mapping of methods"
+    for node in nodes:
+        item = {**as_object(node), **item}
+    if problem:
+        return item, f"the path's {problem}"
+    if isinstance(nodes[-1], dict):
+        return item, ""
+    return item, "the path is empty" if nodes[-1] is None else "the path is not a mapping of methods"
 
 
 def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, JsonValue, str]]:

@@ -1,7 +1,7 @@
 """What an operation takes: its parameters and its body, read from OpenAPI 2.0's words or 3.x's.
 
 Parameters of the path and of the operation are merged by name and place, the operation's own winning. The
-fields of a form or multipart body become inputs of their own; any other body is one input. `parameters` makes one schema
+fields of a form or multipart body become inputs of their own; any other body is one input. `operations` makes one schema
 of them.
 """
 
@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tools.imports.formats.json_schema import MAX_TEXT, Piece, Schemas, as_written, piece_of, small
-from tools.imports.formats.references import RefResolver
+from tools.imports.formats.references import RefResolver, Resolved
 from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue, as_list, as_object
 from tools.imports.formats.texts import as_text, plain_text, truncate
 
@@ -64,13 +64,6 @@ class Inputs(NamedTuple):
     body: JsonObject | None
 
 
-class _Form(NamedTuple):
-    """The fields of a form that several operations may take, and how many parameters were counted for them."""
-
-    fields: tuple[Input, ...]
-    parameters: int
-
-
 class InputReader:
     """Reads the inputs of one document's operations."""
 
@@ -79,8 +72,9 @@ class InputReader:
         self._resolver = resolver
         self._schemas = schemas
         self._swagger = swagger
-        # Keyed by the identity of nodes of the document, which outlive this object: schema and encoding.
-        self._forms: dict[tuple[int, int], _Form] = {}
+        # The fields of forms, and how many parameters were counted for them. Keyed by the identity of nodes of the document, which
+        # outlive this object: schema and encoding.
+        self._forms: dict[tuple[int, int], tuple[tuple[Input, ...], int]] = {}
         self._of_operation = 0
         self._left = MAX_MORE_PARAMETERS
 
@@ -89,8 +83,8 @@ class InputReader:
         self._of_operation = 0
         found = self._merged(item, operation, where)
         values = [
-            self._parameter(place, parameter, description, where)
-            for (place, _), (parameter, description) in found.items()
+            self._parameter(place, parameter, where)
+            for (place, _), parameter in found.items()
             if place != "body"
         ]
         for variable in dict.fromkeys(_VARIABLE.findall(path)):
@@ -102,19 +96,16 @@ class InputReader:
         if (raw := operation.get("requestBody")) is not None:
             fields, body = self._request_body(raw, where)
         elif ("body", "") in found:
-            fields, body = self._swagger_body(*found["body", ""], operation, where)
-        elif any(place == "form" for place, _ in found):
-            forms = [parameter for (place, _), (parameter, _) in found.items() if place == "form"]
+            fields, body = self._swagger_body(found["body", ""], operation, where)
+        elif forms := [parameter.value for (place, _), parameter in found.items() if place == "form"]:
             fields, body = [], self._swagger_form(forms, operation)
         else:
             fields, body = [], None
         # A form alone stays the tuple that all operations with this form share.
         return Inputs((*values, *fields) if values else tuple(fields), body)
 
-    def _merged(
-        self, item: JsonObject, operation: JsonObject, where: str
-    ) -> dict[tuple[str, str], tuple[JsonObject, str]]:
-        merged: dict[tuple[str, str], tuple[JsonObject, str]] = {}
+    def _merged(self, item: JsonObject, operation: JsonObject, where: str) -> dict[tuple[str, str], Resolved]:
+        merged: dict[tuple[str, str], Resolved] = {}
         for owner in (item, operation):
             listed = owner.get("parameters")
             if listed is not None and not isinstance(listed, list):
@@ -128,7 +119,7 @@ class InputReader:
                             f"{where}: parameters beyond the first {MAX_PARAMETERS:,} are left out."
                         )
                         break
-                    merged[key] = resolved.value, resolved.description
+                    merged[key] = resolved
         return merged
 
     def _count(self, more: int = 1) -> None:
@@ -164,7 +155,8 @@ class InputReader:
             return None
         return place, name.lower() if place == "header" else name
 
-    def _parameter(self, place: str, parameter: JsonObject, description: str, where: str) -> Input:
+    def _parameter(self, place: str, resolved: Resolved, where: str) -> Input:
+        parameter = resolved.value
         name = as_text(parameter["name"])
         where = f"{where}: parameter '{name}'"
         serialization = _serialization(parameter)
@@ -177,22 +169,15 @@ class InputReader:
             serialization["contentType"] = truncate(media_type, MAX_PARAMETER_NAME)
         else:
             piece = self._schemas.inline(parameter, where)
-        annotations = _annotations(parameter, description, piece)
-        return Input(
-            place,
-            name,
-            piece,
-            annotations,
-            place == "path" or parameter.get("required") is True,
-            serialization,
-        )
+        required = place == "path" or parameter.get("required") is True
+        return Input(place, name, piece, _annotations(resolved, piece), required, serialization)
 
     def _swagger_body(
-        self, parameter: JsonObject, description: str, operation: JsonObject, where: str
+        self, resolved: Resolved, operation: JsonObject, where: str
     ) -> tuple[list[Input], JsonObject]:
-        required = parameter.get("required") is True
-        piece = self._schemas.piece(parameter.get("schema"), f"{where}: body")
-        value = Input("body", "body", piece, _annotations(parameter, description, piece), required, {})
+        required = resolved.value.get("required") is True
+        piece = self._schemas.piece(resolved.value.get("schema"), f"{where}: body")
+        value = Input("body", "body", piece, _annotations(resolved, piece), required, {})
         return [value], _body(self._consumed(operation) or ["application/json"], required=required)
 
     def _swagger_form(self, fields: list[JsonObject], operation: JsonObject) -> JsonObject:
@@ -228,15 +213,17 @@ class InputReader:
             if fields or _takes_nothing(media.get("schema")):
                 return fields, body
         piece = self._schemas.piece(media["schema"], where) if "schema" in media else _default(media_type)
-        value = Input("body", "body", piece, _annotations(media, resolved.description, piece), required, {})
+        annotations = _annotations(resolved._replace(value=media), piece)
+        value = Input("body", "body", piece, annotations, required, {})
         return [value], body
 
     def _fields(self, node: JsonValue, encoding: JsonValue, where: str) -> tuple[Input, ...]:
         """The fields of a form: the properties of its schema, also where that is put together by `allOf`."""
         key = id(node), id(encoding)
         if found := self._forms.get(key):
-            self._count(found.parameters)
-            return found.fields
+            fields, parameters = found
+            self._count(parameters)
+            return fields
         properties: JsonObject = {}
         required: set[str] = set()
         waiting, seen, parameters = [node], 0, 0
@@ -274,7 +261,7 @@ class InputReader:
             if name and len(name) <= MAX_PARAMETER_NAME
         )
         if is_whole:  # A warning names the operation, so a form that has one is read again.
-            self._forms[key] = _Form(fields, parameters)
+            self._forms[key] = fields, parameters
         return fields
 
 
@@ -318,31 +305,27 @@ def _default(media_type: str) -> Piece:
 
 def _takes_nothing(schema: JsonValue) -> bool:
     """Whether a form has no fields and says so, as generators write it for operations without a body."""
-    return (
-        isinstance(schema, dict)
-        and schema.get("additionalProperties") is False
-        and not schema.get("properties")
-    )
+    written = as_object(schema)
+    return written.get("additionalProperties") is False and not written.get("properties")
 
 
 def _serialization(source: JsonValue) -> JsonObject:
-    if not isinstance(source, dict):
-        return {}
-    kept = {key: source[key] for key, kind in _SERIALIZATION.items() if isinstance(source.get(key), kind)}
+    written = as_object(source)
     return {
         key: truncate(value, MAX_PARAMETER_NAME) if isinstance(value, str) else value
-        for key, value in kept.items()
+        for key, kind in _SERIALIZATION.items()
+        if isinstance(value := written.get(key), kind)
     }
 
 
-def _annotations(source: JsonObject, description: str, piece: Piece) -> JsonObject:
+def _annotations(resolved: Resolved, piece: Piece) -> JsonObject:
     """What an operation says about a value beside its schema: its description wins, examples fill a gap."""
     annotations: JsonObject = {}
-    if text := plain_text(description, limit=MAX_TEXT):
+    if text := plain_text(resolved.description, limit=MAX_TEXT):
         annotations["description"] = text
-    if source.get("deprecated") is True:
+    if resolved.value.get("deprecated") is True:
         annotations["deprecated"] = True
-    if "examples" not in piece.schema and (examples := list(_examples(source))):
+    if "examples" not in piece.schema and (examples := list(_examples(resolved.value))):
         annotations["examples"] = as_written(examples) if piece.schema.get("type") == "string" else examples
     return annotations
 

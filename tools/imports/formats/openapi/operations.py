@@ -1,4 +1,9 @@
-"""One operation of an OpenAPI document as an endpoint spec: texts, tags, schemas and how to call it."""
+"""One operation of an OpenAPI document as an endpoint spec: texts, tags, schemas and how to call it.
+
+All that it takes becomes one object schema, where the same name in two places stays two properties (see
+`names.property_names`). The list `parameters` of the metadata says where each of them goes in a request; it is what a caller needs
+to build one, and the only place that has a parameter's name as the document writes it.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from tools.imports.formats.json_schema import Schemas, json_size
+from tools.imports.formats.names import property_names
 from tools.imports.formats.openapi.inputs import Input, InputReader, Inputs, is_json
-from tools.imports.formats.openapi.parameters import Parameters, fit_inputs
 from tools.imports.formats.references import RefResolver
-from tools.imports.formats.schema_budget import SchemaBudget
+from tools.imports.formats.schema_budget import Part, SchemaBudget
 from tools.imports.formats.specs import EndpointSpec, JsonObject, JsonValue, as_list, as_object
 from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
 
@@ -28,6 +33,8 @@ _MAX_WORDS = 50
 _MAX_SERVERS = 10
 _NAMED_IN_WARNING = 5
 _NULL_SIZE = len("null")
+# The order decides which place keeps the plain name when two use one name.
+_PLACES = ("path", "query", "header", "cookie", "form", "body")
 _SUCCESS = re.compile(r"2(?:[0-9][0-9]|XX)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\{([^{}]{1,100})\}")
 
@@ -47,6 +54,16 @@ class RawOperation(NamedTuple):
         return as_text(self.operation.get("operationId")).strip()
 
 
+class _Parameters(NamedTuple):
+    """`schema` is for the agent, `places` and `body` for the caller; `left_out` names what had no room."""
+
+    schema: JsonObject
+    places: list[JsonObject]
+    body: JsonObject | None
+    left_out: tuple[str, ...]
+    shortened: bool
+
+
 class OperationReader:
     """Reads one document's operations, and collects warnings that are given once for many of them."""
 
@@ -62,7 +79,7 @@ class OperationReader:
         self._servers: dict[int, list[str]] = {}
         self._securities: dict[int, list[list[str]]] = {}
         # By the identity of the inputs, which the value keeps alive.
-        self._of_forms: dict[int, tuple[tuple[Input, ...], Parameters]] = {}
+        self._of_forms: dict[int, tuple[tuple[Input, ...], _Parameters]] = {}
         # Of definitions, by the identity of their schemas, which the budgets hold.
         self._definition_sizes: dict[int, int] = {}
         self._without_text: list[str] = []
@@ -100,11 +117,8 @@ class OperationReader:
     def endpoint(self, raw: RawOperation, name: str) -> EndpointSpec:
         """The spec of an operation under the name `name`."""
         operation = raw.operation
-        title = one_line(operation.get("summary", raw.item.get("summary")), limit=MAX_TITLE)
-        description = join_summary(
-            operation.get("summary", raw.item.get("summary")),
-            operation.get("description", raw.item.get("description")),
-        )
+        summary = operation.get("summary", raw.item.get("summary"))
+        description = join_summary(summary, operation.get("description", raw.item.get("description")))
         if not description:
             self._without_text.append(raw.key)
         parameters = self._parameters(self._inputs.inputs(raw.path, raw.item, operation, raw.key))
@@ -121,7 +135,7 @@ class OperationReader:
             method=raw.method,
             path=raw.path,
             name=name,
-            title=title,
+            title=one_line(summary, limit=MAX_TITLE),
             description=description,
             tags=tuple(_words(operation.get("tags"))),
             input_schema=parameters.schema,
@@ -130,31 +144,28 @@ class OperationReader:
             deprecated=operation.get("deprecated") is True,
         )
 
-    def _parameters(self, inputs: Inputs) -> Parameters:
+    def _parameters(self, inputs: Inputs) -> _Parameters:
         """The inputs of an operation as one schema. Operations that take the same form and nothing else share it."""
         if any(value.place != "form" for value in inputs.values):
-            return fit_inputs(inputs, self._inputs_budget)
+            return _fit_inputs(inputs, self._inputs_budget)
         found = self._of_forms.get(id(inputs.values))
         if found is None:
-            found = inputs.values, fit_inputs(inputs, self._inputs_budget)
+            found = inputs.values, _fit_inputs(inputs, self._inputs_budget)
             self._of_forms[id(inputs.values)] = found
         return found[1]._replace(body=inputs.body)
 
     def _summarise(self) -> None:
         for sentence in self._without_room:
             self._resolver.warnings.add(sentence)
-        if self._without_text:
-            self._say_of(self._without_text, "without summary and description")
-        if self._shortened:
-            self._say_of(
-                self._shortened,
-                "with schemas too large to be shown whole, so that deeper parts are shortened",
-            )
-
-    def _say_of(self, keys: list[str], what: str) -> None:
-        named = ", ".join(truncate(key, 80) for key in keys[:_NAMED_IN_WARNING])
-        more = " …" if len(keys) > _NAMED_IN_WARNING else ""
-        self._resolver.warnings.add(f"Operations {what}: {len(keys):,} ({named}{more}).")
+        shortened = "with schemas too large to be shown whole, so that deeper parts are shortened"
+        for what, keys in (
+            ("without summary and description", self._without_text),
+            (shortened, self._shortened),
+        ):
+            named = ", ".join(truncate(key, 80) for key in keys[:_NAMED_IN_WARNING])
+            more = " …" if len(keys) > _NAMED_IN_WARNING else ""
+            if keys:
+                self._resolver.warnings.add(f"Operations {what}: {len(keys):,} ({named}{more}).")
 
     def _output(self, operation: JsonObject, where: str) -> tuple[JsonObject | None, bool]:
         """The schema of the first successful answer that is JSON."""
@@ -195,13 +206,35 @@ class OperationReader:
             if id(security) not in self._securities:
                 self._securities[id(security)] = _choices(security)
             metadata["security"] = self._securities[id(security)]
-        routing = raw.operation.get("x-routing")
         words = raw.operation.get("x-semantic-keywords")
-        if words is None and isinstance(routing, dict):
-            words = routing.get("semanticKeywords")
+        if words is None:
+            words = as_object(raw.operation.get("x-routing")).get("semanticKeywords")
         if keywords := _words(words.split(",") if isinstance(words, str) else words):
             metadata["routing"] = {"semanticKeywords": keywords}
         return metadata
+
+
+def _fit_inputs(inputs: Inputs, budget: SchemaBudget) -> _Parameters:
+    """Names the inputs and puts their schemas together."""
+    values = sorted(inputs.values, key=lambda value: _PLACES.index(value.place))
+    names = property_names([(value.place, value.name) for value in values])
+    named = list(zip(names, values, strict=True))
+    fitted = budget.fit_parameters(
+        [Part(name, value.piece, value.annotations, value.required) for name, value in named]
+    )
+    kept = fitted.schema["properties"]
+    places: list[JsonObject] = []
+    body = inputs.body
+    for name, value in named:
+        if name not in kept:
+            continue
+        if value.place == "body":
+            body = {**(body or {}), "property": name}
+        else:
+            place = {"name": value.name, "in": value.place, "property": name, "required": value.required}
+            places.append(place | value.serialization)
+    left_out = tuple(value.name for name, value in named if name not in kept)
+    return _Parameters(fitted.schema, places, body, left_out, fitted.shortened)
 
 
 def _choices(security: list[JsonValue]) -> list[list[str]]:
