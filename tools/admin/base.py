@@ -39,7 +39,7 @@ def may(request: HttpRequest, role: Role | None) -> bool:
 
 
 class TenantModelAdmin(ModelAdmin):
-    """Rows of the member's tenant. Django's permission and the tenant's role must both allow; a role of None is nobody's."""
+    """Rows of the member's tenant. Django's permission and the tenant's role must both allow; a role of None allows nobody."""
 
     role_to_view = Role.VIEWER
     role_to_write: Role | None = Role.OPERATOR
