@@ -187,5 +187,5 @@ $(MCP_VENV)/.python: requirements/mcp-servers.txt
 $(MCP_VENV)/.npm: requirements/npm/package.json requirements/npm/package-lock.json | node $(MCP_VENV)/.python
 	@if command -v npm >/dev/null; then \
 		cp requirements/npm/*.json $(MCP_VENV)/ && \
-		npm ci --prefix $(MCP_VENV) --ignore-scripts --no-audit --no-fund --silent && touch $@; \
+		npm ci --prefix $(MCP_VENV) --ignore-scripts --no-audit --no-fund --loglevel=error && touch $@; \
 	fi

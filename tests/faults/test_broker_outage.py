@@ -181,6 +181,7 @@ def test_without_the_broker_that_worker_sleeps_on_and_wakes_again_once_it_is_bac
         portal.wait_until_all_ready(5)
 
 
+@pytest.mark.alone  # its end takes 1.3 to 2.3 s, beside other tests up to 4
 def test_a_celery_worker_told_to_end_gives_its_claim_back_uncounted_R2(portal: Portal) -> None:
     portal.add("One.")
     slow = {

@@ -21,7 +21,7 @@ from tests.support.embeddings.pipeline import Pipeline
 from tests.support.jobs.harness import JobHarness
 from tests.support.jobs.scenarios import queued_by, ready_tools
 from tests.support.threads import in_thread
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until_blocks
 from tools.catalogue import embedding_text
 
 
@@ -83,15 +83,11 @@ def test_an_edit_that_waits_for_a_backfill_of_its_tool_never_deadlocks_with_it_R
     edit holds the tool FOR UPDATE instead of FOR NO KEY UPDATE, each waits for the other, and one of them fails."""
     pk = pipeline.add()
     pipeline.owner.execute("TRUNCATE tools_toolembedding, embeddings_embeddingtask")
-    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid))"
     with ExitStack() as threads, tenant_context(pipeline.tenant_id):
         scan(embedding_text.ENTITY, [pk], ScanOptions(), job_id=uuid4())
         mine = connection.connection.info.backend_pid
         threads.enter_context(in_thread(lambda: pipeline.edit(pk, "Edited meanwhile.")))
-        wait_until(
-            lambda: pipeline.owner.execute(waiting, [mine]).fetchone() == (1,),
-            "the edit waits for the backfill",
-        )
+        wait_until_blocks(mine, pipeline.owner, "the edit waits for the backfill")
     pipeline.check_consistent()
     pipeline.work()
     assert pipeline.status(pk) == "ready"

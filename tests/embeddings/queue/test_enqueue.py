@@ -46,7 +46,7 @@ def test_a_new_tool_is_pending_with_a_task_for_its_text_EMB_2_EMB_3(pipeline: Pi
     )
 
 
-def test_a_write_that_is_rolled_back_leaves_nothing_and_rings_no_bell_EMB_2(pipeline: Pipeline) -> None:
+def test_a_write_that_is_rolled_back_leaves_nothing_and_wakes_no_worker_EMB_2(pipeline: Pipeline) -> None:
     with mock.patch.object(wakeup, "notify") as notify:
         with tenant_context(pipeline.tenant_id):
             create_tool(actor="test", tool_id="gone", name="gone", description="Never was.")
@@ -58,7 +58,7 @@ def test_a_write_that_is_rolled_back_leaves_nothing_and_rings_no_bell_EMB_2(pipe
         notify.assert_called_once_with()
 
 
-def test_a_bell_that_fails_does_not_fail_the_save_EMB_2(
+def test_a_wakeup_that_fails_does_not_fail_the_save_EMB_2(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):

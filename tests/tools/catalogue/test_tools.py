@@ -257,7 +257,7 @@ def test_emb_2_the_task_is_in_the_transaction_of_the_write(
     assert rows("SELECT source_hash FROM embeddings_embeddingtask") == [(wanted,)]
 
 
-def test_case_46_no_bell_rings_for_a_write_that_is_rolled_back(
+def test_case_46_no_worker_is_woken_for_a_write_that_is_rolled_back(
     committed: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from embeddings.queue.enqueue import wakeup

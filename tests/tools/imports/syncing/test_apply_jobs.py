@@ -23,7 +23,7 @@ from tests.support.imports.syncs import (
     tool,
 )
 from tests.support.threads import in_thread
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until_blocks
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.jobs import APPLY
 from tools.models import Sync, SyncState
@@ -75,9 +75,7 @@ def cancelling_rolls_back(tenant: Tenant, owner: Owner) -> None:
         with in_thread(lambda: held.wait(20) and run_sync_jobs()), owner.transaction():
             owner.execute("SELECT FROM tools_tool WHERE id = %s FOR UPDATE", [tool(tenant, "b").pk])
             held.set()
-            # For this lock, and no other: other tests' waits are in the same server's view of locks.
-            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
-            wait_until(lambda: owner.execute(waiting).fetchone() == (1,), "the sync waits for the tool")
+            wait_until_blocks(owner.info.backend_pid, owner, "the sync waits for the tool")
             with tenant_context(tenant.pk):
                 services.cancel(job.pk)
         assert find_job(tenant, job).effective_state == "cancelled"

@@ -20,7 +20,7 @@ from tests.support.counts import scaled
 from tests.support.imports.documents import document, import_document
 from tests.support.imports.syncs import again, apply, edit, plan, texts, tool
 from tests.support.threads import in_thread, together
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until_blocks
 from tools.catalogue import overrides, sources
 from tools.catalogue.errors import Busy, CatalogueError, StaleVersion, WrongSyncState
 from tools.catalogue.tools import update_tool
@@ -153,11 +153,7 @@ def test_r16_an_edit_that_activates_a_tool_and_a_sync_that_brings_it_back_never_
         if sql.startswith('UPDATE "tools_endpoint"'):
             mine = connection.connection.info.backend_pid
             holds_the_tool.set()
-            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid))"
-            wait_until(
-                lambda: admin_database.execute(waiting, [mine]).fetchone() == (1,),
-                "the sync waits for the edit",
-            )
+            wait_until_blocks(mine, admin_database, "the sync waits for the edit")
         return execute(sql, *rest)
 
     def activate() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from django.test import Client, RequestFactory
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Tenant
 from tests.support.clients import make_client
+from tests.support.waiting import wait_until_blocks
 from tools.catalogue.tools import create_tool
 from tools.models import Source, Tool
 from tools.web.shell import errors
@@ -193,9 +193,9 @@ def test_R16_a_second_press_of_delete_waits_and_then_finds_nothing(
     admin_database.execute(f"SELECT pg_advisory_lock({lock})")
     pressed = threading.Thread(target=press)
     pressed.start()
-    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
-    while not admin_database.execute(waiting).fetchone() and pressed.is_alive():
-        time.sleep(0.01)
+    wait_until_blocks(
+        admin_database.info.backend_pid, admin_database, "the press waits for the source's lock"
+    )
     with tenant_context(committed.pk):
         source.delete()
     admin_database.execute(f"SELECT pg_advisory_unlock({lock})")
