@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import httpcore
@@ -18,10 +17,9 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from embeddings.providers.base import Kind, ProviderError
+from portal.json_types import JsonValue
 from portal.outbound.http import CONNECT_SECONDS, BodyTooLarge, DeadlineBackend, open_response, read_body
 
-JsonValue = Any
-"""A parsed JSON document, whose form the caller checks."""
 MAX_REPLY = 8_000_000
 """Bytes. 512 vectors of 384 numbers take 4 MB."""
 MAX_PAUSE = 3600.0
@@ -102,9 +100,10 @@ class Server:
         if status != 200:
             raise self._refusal(status, answered, content)
         try:
-            return json.loads(content)
+            reply: JsonValue = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise ProviderError(f"{self.name} answered with something that is no JSON.") from error
+        return reply
 
     def _refusal(self, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
         message = "" if status in SECRET else self.error_message(content)
@@ -131,7 +130,7 @@ class Server:
             found = found.replace(self.api_key, "…")
         return " ".join(found.split())[:MAX_MESSAGE]
 
-    def without_vectors(self, reply: JsonValue) -> ProviderError:
+    def without_vectors(self, reply: object) -> ProviderError:
         """The error of a reply that holds no list of vectors."""
         message = self.error_message(reply)
         return ProviderError(f"{self.name} sent no list of vectors{message and ': '}{message}")

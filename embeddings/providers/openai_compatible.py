@@ -5,9 +5,10 @@ The call itself and its errors are in `http.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from embeddings.providers.base import Kind, ProviderError, Vectors, checked
-from embeddings.providers.http import HttpProvider, JsonValue
+from embeddings.providers.http import HttpProvider
 
 
 class OpenAICompatible(HttpProvider):
@@ -24,7 +25,7 @@ class OpenAICompatible(HttpProvider):
         reply = self._server.post("/embeddings", body, kind)
         return checked(self._in_order(reply, len(texts)), len(texts), self.dimension)
 
-    def _in_order(self, reply: object, count: int) -> list[JsonValue]:
+    def _in_order(self, reply: object, count: int) -> list[Any]:
         rows = reply.get("data") if isinstance(reply, dict) else None
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise self._server.without_vectors(reply)

@@ -60,15 +60,8 @@ class DeadlineBackend(httpcore.SyncBackend):
     def __init__(self, at: float) -> None:
         self._at = at
 
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
-        return _Stream(super().connect_tcp(host, port, timeout, local_address, socket_options), self._at)
+    def connect_tcp(self, host: str, port: int, *args: Any, **options: Any) -> httpcore.NetworkStream:
+        return _Stream(super().connect_tcp(host, port, *args, **options), self._at)
 
 
 class GuardedBackend(DeadlineBackend):

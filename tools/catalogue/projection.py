@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from portal.json_types import JsonObject
 from portal.tenancy.models import Sensitivity
 from tools.catalogue.parameter_descriptions import with_descriptions
 from tools.models import (
@@ -19,8 +20,6 @@ from tools.models import (
     Tool,
     ToolType,
 )
-
-JsonObject = dict[str, Any]
 
 
 class EndpointContent(Protocol):

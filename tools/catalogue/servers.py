@@ -110,9 +110,8 @@ def _check_destination(url: str, variable: str) -> None:
 
 
 def _validate(server: McpServer, given: Mapping[str, object]) -> None:
-    validate_fields(
-        server, given, exclude={"tenant", "url"}
-    )  # `_way_problem` checks the URL as a connection does
+    # `_way_problem` checks the URL as a connection does.
+    validate_fields(server, given, exclude={"tenant", "url"})
     errors = {
         "url": _way_problem(server),
         "command_id": _command_problem(server),

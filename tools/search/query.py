@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-
-from portal.json_types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,10 @@ class Candidate:
     semantic_weight: float  # the operator's, 0.1 to 3
 
 
+FoundTool = dict[str, Any]
+"""What a result shows of its tool, by the columns of sql/fetch_tools.sql."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A ranked result: the tool as shown, and every component of its score."""
@@ -66,7 +69,7 @@ class Hit:
     score: float
     match_type: str
     components: dict[str, float | None]
-    tool: JsonObject  # by the columns of sql/fetch_tools.sql
+    tool: FoundTool
 
 
 @dataclass(frozen=True, slots=True)

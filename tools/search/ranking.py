@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from portal.json_types import JsonObject
-from tools.search.query import Candidate, Hit
+from tools.search.query import Candidate, FoundTool, Hit
 
 
 def best(candidates: Sequence[Candidate], *, top_k: int) -> list[Candidate]:
@@ -23,7 +22,7 @@ def score(candidate: Candidate) -> float:
     return candidate.score * candidate.semantic_weight
 
 
-def hits(ranked: Sequence[Candidate], tools: Mapping[UUID, JsonObject]) -> list[Hit]:
+def hits(ranked: Sequence[Candidate], tools: Mapping[UUID, FoundTool]) -> list[Hit]:
     """The ranked candidates with what is shown of their tools; one deleted since then is left out."""
     shown = [candidate for candidate in ranked if candidate.tool_id in tools]
     return [

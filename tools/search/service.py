@@ -21,13 +21,12 @@ from embeddings import slots
 from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
 from embeddings.providers.base import checked
 from embeddings.slots import Slot
-from portal.json_types import JsonObject
 from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context
 from portal.tenancy.rights import Rights
 from tools.models import Source
 from tools.search import ranking
-from tools.search.query import FILTER_NAMES, Candidate, SearchAnswer, SearchFilters, SearchQuery
+from tools.search.query import FILTER_NAMES, Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
 from tools.search.sql import load
 
 log = logging.getLogger(__name__)
@@ -161,7 +160,7 @@ def _filter_arguments(filters: SearchFilters) -> dict[str, list[str] | list[UUID
     return arguments
 
 
-def _tools(slot: Slot, ids: list[UUID]) -> dict[UUID, JsonObject]:
+def _tools(slot: Slot, ids: list[UUID]) -> dict[UUID, FoundTool]:
     with connection.cursor() as cursor:
         cursor.execute(_FETCH_TOOLS, {"slot": slot.number, "tenant_id": current_tenant(), "ids": ids})
         names = [column.name for column in cursor.description]

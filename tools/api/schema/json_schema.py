@@ -58,11 +58,11 @@ def field_schema(field: AnyField) -> JsonObject:
     description = {"description": str(field.help_text)} if field.help_text else {}
     if isinstance(field.default, bool | int | list):
         schema["default"] = field.default
-    if field.allow_null and isinstance(
-        field, serializers.ListField
-    ):  # its description is of the list, not of null
+    if not field.allow_null:
+        return schema | description
+    if isinstance(field, serializers.ListField):  # its description is of the list, not of null
         return or_null(schema | description)
-    return (or_null(schema) if field.allow_null else schema) | description
+    return or_null(schema) | description
 
 
 def _object(fields: Mapping[str, AnyField]) -> JsonObject:

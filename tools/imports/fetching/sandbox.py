@@ -22,16 +22,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO
 
+from portal.json_types import JsonObject, JsonValue
 from tools.imports.formats.recognise import parse_document
-from tools.imports.formats.specs import (
-    DocumentRefused,
-    EndpointSpec,
-    JsonObject,
-    JsonValue,
-    LeftOut,
-    Limits,
-    ParsedDocument,
-)
+from tools.imports.formats.specs import DocumentRefused, EndpointSpec, LeftOut, Limits, ParsedDocument
 from tools.imports.formats.texts import without_controls
 from tools.imports.formats.tool_files import parse_tools
 
@@ -52,8 +45,8 @@ _SHARED = "\0"
 def parse(
     kind: str, raw: bytes, *, name: str, seconds: float | None = None, limits: Limits | None = None
 ) -> ParsedDocument:
-    """The parsed document of a kind of FORMATS, of TOOLS, or of ANY, which recognises it. `seconds` (default WALL_SECONDS) bounds the time, `limits`
-    (default: those of the settings) the document. Raises DocumentRefused, also for a document that breaks a bound."""
+    """The parsed document of a kind of FORMATS, of TOOLS, or of ANY, which recognises it. `seconds` (default WALL_SECONDS) bounds
+    the time, `limits` (default: those of the settings) the document. Raises DocumentRefused, also for a document that breaks a bound."""
     seconds = seconds or WALL_SECONDS
     # Control characters can neither be an argument of a program nor be shown.
     command = [

@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 from django.db.models.functions import Collate
 
-from tools.imports.formats.specs import SPEC_FIELDS, JsonObject
+from portal.json_types import JsonObject
+from tools.imports.formats.specs import SPEC_FIELDS
 from tools.models import Endpoint, ManualOverride, McpServer, Source, Tool
 
 FORMATS = ("jsonl", "yaml")

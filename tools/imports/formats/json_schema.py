@@ -4,7 +4,7 @@ A schema's `$ref` is never unfolded in place. It becomes `#/$defs/Name`, and the
 becomes a piece of its own, converted once a document and shared by all tools that reach it; so neither
 circles nor doubling references can make anything grow. Only keywords that JSON Schema knows, with values that
 it allows, are carried over; the rest is dropped in silence, since a validator's findings must not cost a
-tool. Which pieces a tool can afford is decided in `bundle`.
+tool. Which pieces a tool can afford is decided in `schema_budget`.
 """
 
 from __future__ import annotations

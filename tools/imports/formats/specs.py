@@ -13,6 +13,7 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+# As in portal.json_types, which a parser may not import: its package starts Django.
 JsonObject = dict[str, Any]
 JsonValue = JsonObject | list[Any] | str | int | float | bool | None
 """A value of a document that is not checked yet: ask what it is (`isinstance`) before it is used."""

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from uuid import UUID
 
+from portal.json_types import JsonObject
 from tools.catalogue.errors import StalePlan
-from tools.imports.formats.specs import EndpointSpec, JsonObject, ParsedDocument
+from tools.imports.formats.specs import EndpointSpec, ParsedDocument
 from tools.imports.syncing.documents import IncomingDocument
 from tools.models import Action, Layer, SyncChange
 

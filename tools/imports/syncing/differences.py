@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from portal.json_types import JsonObject, JsonValue
 from tools.catalogue.parameter_descriptions import parameter_descriptions
-from tools.imports.formats.specs import JsonObject, JsonValue
 from tools.models import PARAMETER_PREFIX, Tool
 
 SCHEMAS = ("parameters", "output", "annotations")  # a change of these is shown as lines of differences

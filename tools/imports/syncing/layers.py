@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+from portal.json_types import JsonObject, JsonValue
 from tools.catalogue.parameter_descriptions import (
     BODY,
     Place,
@@ -22,14 +23,7 @@ from tools.catalogue.parameter_descriptions import (
     parameter_places,
     with_descriptions,
 )
-from tools.imports.formats.specs import (
-    DocumentRefused,
-    EndpointSpec,
-    JsonObject,
-    JsonValue,
-    ParsedDocument,
-    as_object,
-)
+from tools.imports.formats.specs import DocumentRefused, EndpointSpec, ParsedDocument, as_object
 from tools.imports.formats.texts import truncate
 from tools.models import Layer, SourceKind
 

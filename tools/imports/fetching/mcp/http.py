@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,17 +26,12 @@ class _GuardedBackend(httpcore2.AsyncNetworkBackend):
         self._backend = httpcore2.AnyIOBackend()
 
     async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
+        self, host: str, port: int, *args: Any, **options: Any
     ) -> httpcore2.AsyncNetworkStream:
         address = await anyio.to_thread.run_sync(
             lambda: resolve_allowed_address(host, port, allowed=self._allowed)
         )
-        stream = await self._backend.connect_tcp(address, port, timeout, local_address, socket_options)
+        stream = await self._backend.connect_tcp(address, port, *args, **options)
         self._conversation.reached = True
         return stream
 

@@ -27,6 +27,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import Implementation, JSONRPCNotification
 from pydantic import ValidationError
 
+from portal.json_types import JsonObject
 from portal.outbound.addresses import AddressNotAllowed
 from tools.imports.fetching.mcp.conversation import (
     EXIT_REFUSED,
@@ -38,7 +39,6 @@ from tools.imports.fetching.mcp.conversation import (
 )
 from tools.imports.fetching.mcp.http import streamable_http
 from tools.imports.fetching.mcp.stdio import end_all_descendants, own_all_descendants, stdio
-from tools.imports.formats.specs import JsonObject
 from tools.imports.formats.texts import one_line, truncate, without_controls
 
 MAX_PAGES = 500
