@@ -172,6 +172,24 @@ def use(settings: Any) -> Iterator[Callable[..., Any]]:
     slots.clear_cache()
 
 
+@pytest.fixture(params=["one model", "two models"])
+def one_or_two_models(
+    request: pytest.FixtureRequest, admin_database: psycopg.Connection[Any]
+) -> Iterator[None]:
+    """Runs a test twice: as usual, and while a second model fills. Then the model of the settings serves from slot 1, and each tool
+    has a row for the other one in slot 0, too."""
+    models = [(1, django_settings.EMBEDDING_MODEL, True), (0, "another-model", False)]
+    for slot, model, serves in models if request.param == "two models" else ():
+        admin_database.execute(
+            "INSERT INTO embeddings_embeddingmodel (slot, model, provider, url, serves) VALUES (%s, %s, %s, '', %s)",
+            [slot, model, "tests.support.embeddings.providers.HashEmbedder", serves],
+        )
+    slots.clear_cache()
+    yield
+    admin_database.execute("DELETE FROM embeddings_embeddingmodel")
+    slots.clear_cache()
+
+
 @pytest.fixture
 def embedder(use: Callable[..., Any]) -> Any:
     """The provider of tests that do not care which: quick, and every text has a vector of its own."""
