@@ -6,10 +6,11 @@ from django.conf import settings
 from django.http import HttpResponse
 
 from tools.search.query import Hit, SearchAnswer, SearchQuery
-from tools.search.service import search
+from tools.search.service import SearchUnavailable, search
 from tools.web.embeddings.state import BADGES
 from tools.web.shell.access import TenantRequest, member_page, render_part, rights_of
 from tools.web.shell.badges import Badge
+from tools.web.shell.errors import unavailable
 
 SIZES = (5, 10, 20, 50)
 EXAMPLES = (
@@ -21,6 +22,7 @@ REASONS = {
     "semantic_search_off": "Semantic search is switched off in the settings.",
     "embedding_disabled": "No embedding provider is configured.",
     "embedding_unavailable": "The embedding provider does not answer.",
+    "vectors_missing": "None of the tools that were searched has its vector yet.",
 }
 MATCHES = {
     "both": ("Meaning and keywords", "check-lg"),
@@ -42,7 +44,10 @@ def search_page(request: TenantRequest) -> HttpResponse:
             f"A question has at most {settings.SEARCH_QUERY_MAX_LENGTH:,} characters; this one has {len(text):,}."
         )
     elif text:
-        answer = search(rights_of(request), SearchQuery(text=text, top_k=top_k))
+        try:
+            answer = search(rights_of(request), SearchQuery(text=text, top_k=top_k))
+        except SearchUnavailable as error:
+            return unavailable(request, str(error))
         context |= {
             "answer": answer,
             "hits": _hit_rows(answer),

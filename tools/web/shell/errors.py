@@ -10,6 +10,7 @@ from types import TracebackType
 
 from django.conf import settings
 from django.contrib import messages
+from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
@@ -78,6 +79,13 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
 
 def busy(request: HttpRequest, text: str) -> HttpResponse:
     return _page(request, 503, "Busy", text)
+
+
+def unavailable(request: HttpRequest, text: str) -> HttpResponse:
+    """For an error of the database, after which the request's transaction answers no further query."""
+    if connection.in_atomic_block:
+        transaction.set_rollback(True)
+    return _page(request, 503, "Not available", text)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
