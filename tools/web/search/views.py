@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.http import HttpResponse
 
+from portal.tenancy.context import tenant_context
 from tools.search.query import Hit, SearchAnswer, SearchQuery
 from tools.search.service import SearchUnavailable, search
 from tools.web.embeddings.state import BADGES
@@ -31,7 +32,7 @@ MATCHES = {
 }
 
 
-@member_page("GET")
+@member_page("GET", calls_external=True)
 def search_page(request: TenantRequest) -> HttpResponse:
     """The form with the answer to `?q=` below it, or its `#answer`."""
     text = " ".join(request.GET.get("q", "").replace("\x00", " ").split())
@@ -53,7 +54,8 @@ def search_page(request: TenantRequest) -> HttpResponse:
             "hits": _hit_rows(answer),
             "reasons": [REASONS.get(one, one) for one in answer.degraded],
         }
-    return render_part(request, "search/page.html#answer", context, 422 if "error" in context else 200)
+    with tenant_context(request.member.tenant_id):
+        return render_part(request, "search/page.html#answer", context, 422 if "error" in context else 200)
 
 
 def _hit_rows(answer: SearchAnswer) -> list[tuple[Hit, int, tuple[str, str], Badge]]:

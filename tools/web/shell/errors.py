@@ -10,7 +10,6 @@ from types import TracebackType
 
 from django.conf import settings
 from django.contrib import messages
-from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
@@ -82,9 +81,6 @@ def busy(request: HttpRequest, text: str) -> HttpResponse:
 
 
 def unavailable(request: HttpRequest, text: str) -> HttpResponse:
-    """For an error of the database, after which the request's transaction answers no further query."""
-    if connection.in_atomic_block:
-        transaction.set_rollback(True)
     return _page(request, 503, "Not available", text)
 
 
