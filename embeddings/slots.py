@@ -12,16 +12,20 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from itertools import product
+from typing import TypeVar
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from embeddings import registry
-from embeddings.models import EmbeddingModel
+from embeddings.models import EmbeddingModel, EntityEmbedding
 from embeddings.providers import EmbeddingProvider, ProviderError, get_provider
 from portal.resilience import circuit_breaker
 from portal.tenancy.context import tenant_context, tenant_ids
+
+Row = TypeVar("Row", bound=EntityEmbedding)
 
 CACHE_SECONDS = 0.5
 """How long a process may still search in the slot that served before a switch; its rows stay until it is dropped."""
@@ -92,6 +96,12 @@ def serving() -> Slot:
 
 
 _cached: tuple[EmbeddingModel | None, float] = None, 0.0
+
+
+def serving_rows(embeddings: QuerySet[Row]) -> QuerySet[Row]:
+    """Those of the slot that serves, without their vectors: one row an entity. Whatever lists, counts or chooses entities by their
+    embedding reads these, as an entity has a row in each slot."""
+    return embeddings.filter(slot=serving().number).defer("vector")
 
 
 def clear_cache() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from http.server import ThreadingHTTPServer
 from typing import Any
 
@@ -22,6 +22,7 @@ from rest_framework.test import APIClient
 from embeddings import providers, slots
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role, Tenant
+from tests.support import waits
 from tests.support.clients import make_api, make_client
 from tests.support.database import real_commits
 from tests.support.embeddings.pipeline import Pipeline
@@ -29,6 +30,15 @@ from tests.support.jobs.harness import JobHarness, spawn
 from tests.support.servers.http_server import Handler
 from tools.catalogue.tools import create_tool
 from tools.models import Tool
+
+waits.install()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    """No test sees a provider, a server or a document waited for inside of a transaction."""
+    with waits.watched():
+        return (yield)
 
 
 @pytest.fixture
@@ -169,6 +179,24 @@ def use(settings: Any) -> Iterator[Callable[..., Any]]:
 
     yield choose
     providers._provider.cache_clear()
+    slots.clear_cache()
+
+
+@pytest.fixture(params=["one model", "two models"])
+def one_or_two_models(
+    request: pytest.FixtureRequest, admin_database: psycopg.Connection[Any]
+) -> Iterator[None]:
+    """Runs a test twice: as usual, and while a second model fills. Then the model of the settings serves from slot 1, and each tool
+    has a row for the other one in slot 0, too."""
+    models = [(1, django_settings.EMBEDDING_MODEL, True), (0, "another-model", False)]
+    for slot, model, serves in models if request.param == "two models" else ():
+        admin_database.execute(
+            "INSERT INTO embeddings_embeddingmodel (slot, model, provider, url, serves) VALUES (%s, %s, %s, '', %s)",
+            [slot, model, "tests.support.embeddings.providers.HashEmbedder", serves],
+        )
+    slots.clear_cache()
+    yield
+    admin_database.execute("DELETE FROM embeddings_embeddingmodel")
     slots.clear_cache()
 
 

@@ -24,7 +24,7 @@ from portal.tenancy.commands import DEFAULT_TENANT
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key, digest
 from portal.tenancy.models import ApiKey, Membership, Role, Scope, Tenant
-from tools.demo import import_demo
+from tools.demo import import_demo, parse_demo
 
 ACTOR = KEY_NAME = "first run"
 USERNAME = "operator"
@@ -46,6 +46,9 @@ def first_run(*, file: Path, url: str, demo: bool = True) -> FirstRun:
     Nothing changes when `file` holds a key of this database. Without such a file an existing tenant gets one more key,
     and its operator a new password. Raises ServiceError when `file` cannot be read or written, and then nothing is stored.
     """
+    # Only with the tenant: demo tools that somebody deleted must not come back.
+    is_new = not Tenant.objects.filter(slug=DEFAULT_TENANT).exists()
+    documents = parse_demo() if is_new and demo else []
     with transaction.atomic():
         with connection.cursor() as cursor:
             # Two runs at once would make two keys and keep one; the second waits and then finds everything done.
@@ -58,8 +61,7 @@ def first_run(*, file: Path, url: str, demo: bool = True) -> FirstRun:
             password = _operator_password()
             key_name = _free_key_name()
             _, key = create_api_key(name=key_name, scopes=Scope.values)
-        # Only with the tenant: demo tools that somebody deleted must not come back.
-        tools = import_demo(tenant_id=tenant.pk, actor=ACTOR) if created and demo else 0
+        tools = import_demo(documents, tenant_id=tenant.pk, actor=ACTOR) if created else 0
         run = {"url": url, "username": USERNAME, "password": password, "api_key": key}
         _write(file, run)
     return FirstRun(created=created, renewed=not created, tools=tools, key_name=key_name)

@@ -143,9 +143,9 @@ def count_backfill(
 ) -> tuple[int, int]:
     """How many entities a backfill looks at, and how many of them are known to need work by their row; only the scan finds a
     text that no row has the hash of."""
-    slot = slots.all()[0]
-    rows = entity.model.objects.filter(Q(entity__in=chosen), slot=slot.number)
-    is_right = Q(status="ready", model=slot.model, active=True) | Q(status="pending", active=True)
+    rows = slots.serving_rows(entity.model.objects.filter(Q(entity__in=chosen)))
+    model = slots.serving().model
+    is_right = Q(status="ready", model=model, active=True) | Q(status="pending", active=True)
     outdated = ~Q(status__in=ALL_STATUSES)
     counted = rows.aggregate(
         rows=Count("pk"),

@@ -53,7 +53,7 @@ def count_by_status(entity: EmbeddedEntity) -> StatusCounts:
     """Counts the current tenant's embeddings in the slot that serves."""
     # Two counts and no join, because a watched backfill asks twice a second.
     total = entity.active().count()
-    serving = entity.model.objects.filter(active=True, slot=slots.all()[0].number)
+    serving = slots.serving_rows(entity.model.objects.filter(active=True))
     found = dict(serving.values_list("status").annotate(Count("pk")).order_by())
     return StatusCounts(total=total, missing=total - sum(found.values()), **found)
 

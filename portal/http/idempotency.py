@@ -100,8 +100,6 @@ def _lock(caller: Caller, target: bytes, key: str) -> None:
     name = f"{caller.key_id} {target.hex()} {key}"
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
     with connection.cursor() as cursor:
-        # A document may take its parser longer than a transaction may idle otherwise (tools/imports/fetching/sandbox.py).
-        cursor.execute("SET LOCAL idle_in_transaction_session_timeout = '120s'")
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [number])
         if not cursor.fetchone()[0]:
             raise Problem(

@@ -171,7 +171,7 @@ _TYPES = (
     ),
     ProblemType(
         "unavailable", 503,
-        "The database did not answer in time, or other imports are being read: one worker is always reserved for other requests.",
+        "The database did not answer in time or failed, or other imports are being read: one worker is always reserved for other requests.",
         "Send the request again in a moment; Retry-After says when.",
         "The database did not answer in time. Try again in a moment.",
     ),

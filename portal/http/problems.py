@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from django.core.exceptions import ObjectDoesNotExist, RequestDataTooBig, SuspiciousOperation
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
-from django.db import DataError, InterfaceError, OperationalError
+from django.db import DataError, InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions, status
 from rest_framework.request import Request
@@ -121,7 +121,9 @@ register_problem(SuspiciousOperation, 400, detail="This request cannot be read."
 register_problem(RequestDataTooBig, 413, detail="The body is too large.")
 # The net under the checks at the edge: a value that PostgreSQL has no room for is the caller's mistake.
 register_problem(DataError, 400, detail="A value in this request cannot be looked up or stored.")
-for _unavailable in (OperationalError, InterfaceError):
+# An InternalError is of a standby that takes no writes, of a transaction that idled too long, of a broken index.
+_UNAVAILABLE = (OperationalError, InterfaceError, InternalError)
+for _unavailable in _UNAVAILABLE:
     register_problem(_unavailable, 503, detail="The database did not answer in time. Try again in a moment.")
 register_problem(TooBusy, 503, members=lambda _: {"headers": {"Retry-After": str(RETRY_SECONDS)}})
 
@@ -135,7 +137,7 @@ def problem_response(error: Exception, context: Mapping[str, Any]) -> Response |
     request = context["request"]
     if isinstance(error, DataError):
         log.warning("The database refused a value: %s", error)
-    elif isinstance(error, OperationalError | InterfaceError):
+    elif isinstance(error, _UNAVAILABLE):
         log.error("The database did not answer: %s", error)
     elif isinstance(error, ObjectDoesNotExist):
         log.warning("A row was gone when it was needed.", exc_info=error)

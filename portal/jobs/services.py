@@ -9,8 +9,8 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Count, QuerySet
-from django.db.models.functions import Coalesce, Now
+from django.db.models import Count, QuerySet, Window
+from django.db.models.functions import Coalesce, Now, RowNumber
 
 from portal.jobs import kinds
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, WrongState
@@ -19,7 +19,7 @@ from portal.jobs.models import ACTIVE, Job, JobFailure, JobQuerySet, JobState
 from portal.resilience.wakeup import Notifier
 from portal.tenancy.context import tenant_context, tenant_ids
 
-EXAMPLES = 5
+GROUPS, EXAMPLES = 50, 5
 # Without it a runner polls every JOB_POLL seconds.
 wakeup = Notifier("portal.ops.tasks.work_on_jobs", queue="default")
 
@@ -165,21 +165,16 @@ def failures(pk: UUID) -> QuerySet[JobFailure]:
 
 
 def failures_by_error(pk: UUID) -> list[FailureGroup]:
-    """The failures grouped by error, the most frequent first."""
-    reasons = failures(pk).order_by().values("error").annotate(count=Count("pk")).order_by("-count", "error")
-    return [
-        FailureGroup(
-            row["error"],
-            row["count"],
-            list(
-                failures(pk)
-                .filter(error=row["error"])
-                .order_by("label")
-                .values_list("label", flat=True)[:EXAMPLES]
-            ),
-        )
-        for row in reasons[:50]
-    ]
+    """The failures grouped by error, the most frequent first. One query, because the page of a job asks every two seconds."""
+    placed = failures(pk).annotate(
+        count=Window(Count("pk"), partition_by="error"),
+        place=Window(RowNumber(), partition_by="error", order_by="label"),
+    )
+    examples = placed.filter(place__lte=EXAMPLES).order_by("-count", "error", "place")
+    groups: dict[str, FailureGroup] = {}
+    for error, count, label in examples.values_list("error", "count", "label")[: GROUPS * EXAMPLES]:
+        groups.setdefault(error, FailureGroup(error, count, [])).labels.append(label)
+    return list(groups.values())[:GROUPS]
 
 
 def prune_jobs(older_than: timedelta | None = None) -> int:

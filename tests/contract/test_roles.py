@@ -17,6 +17,7 @@ from portal.settings import BASE_DIR
 from portal.tenancy.models import Membership, Role, Tenant
 from tests.support.api import MATRIX, UNKNOWN_ID
 from tests.support.clients import make_client
+from tests.support.waits import own_transactions
 from tests.support.world import NOT_OF_A_THING, Route, World, build_world, foreign_and_unknown, routes
 from tools.api.urls import urlpatterns
 
@@ -55,7 +56,7 @@ def written(route: Route) -> str:
 def is_open(client: Client, method: str, path: str) -> bool | None:
     """Whether a visitor gets past the access check; None where there is none. Takes back what the request has done."""
     cookies = copy.deepcopy(client.cookies)  # a way out that is tried ends the session
-    with transaction.atomic():
+    with transaction.atomic(), own_transactions():
         answer = getattr(client, method)(path)
         transaction.set_rollback(True)
     client.cookies = cookies

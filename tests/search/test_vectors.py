@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import DatabaseError
 
 from portal.tenancy.models import Tenant
 from tests.support.clients import make_api
@@ -20,6 +19,7 @@ from tests.support.search import found, place, toward
 from tools.catalogue.tools import update_tool
 from tools.models import Tool, ToolEmbedding
 from tools.search.query import SearchAnswer
+from tools.search.service import SearchUnavailable
 
 MakeTool = Callable[..., Tool]
 Asked = Callable[..., SearchAnswer]
@@ -93,8 +93,25 @@ def test_case_36_where_no_tool_has_a_vector_the_words_decide_alone_SRC_5(
     for settings.SEARCH_FUSION in ("score", "rrf"):
         answer = asked(QUESTION)
         assert found(answer) == ["both", "one"]
-        assert answer.mode == "hybrid"
+        assert (answer.mode, answer.degraded) == ("keyword", ("vectors_missing",))
         assert all(math.isfinite(hit.score) and hit.score > 0 for hit in answer.hits)
+
+
+def test_vectors_are_missing_only_where_no_tool_that_was_searched_has_one_SRC_5(
+    make_tool: MakeTool, ready_tool: MakeTool, asked: Asked
+) -> None:
+    def said(question: str, **filters: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+        answer = asked(question, **filters)
+        return answer.mode, answer.degraded
+
+    assert said(QUESTION) == ("hybrid", ())  # nothing is there that could miss anything
+    make_tool(tool_id="waiting", name="letter", description=WORDS, category="new")
+    assert said(QUESTION) == said("unheard words") == ("keyword", ("vectors_missing",))
+    ready_tool("ready", QUESTION, 0.9, name="alpha", description="Beta gamma.", category="old")
+    assert said(QUESTION) == ("hybrid", ())
+    assert said(QUESTION, category=("old",)) == ("semantic", ())
+    assert said(QUESTION, category=("new",)) == ("keyword", ("vectors_missing",))
+    assert said("unheard words", category=("nothing has this",)) == ("hybrid", ())
 
 
 def test_case_36_the_answer_is_json_as_the_standard_has_it_SRC_1(waiting: None, tenant: Tenant) -> None:
@@ -159,7 +176,7 @@ def test_a_question_that_the_database_refuses_spoils_no_later_one_SRC_5(
 ) -> None:
     ready_tool("near", QUESTION, 0.9)
     settings.SEARCH_EXACT_LIMIT = 10**12
-    with pytest.raises(DatabaseError):
+    with pytest.raises(SearchUnavailable):
         asked(QUESTION)
     settings.SEARCH_EXACT_LIMIT = EXACT
     assert found(asked(QUESTION)) == ["near"]

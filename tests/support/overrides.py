@@ -7,6 +7,7 @@ from uuid import UUID
 
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
+from tests.support.waits import own_transactions
 from tools.catalogue import overrides
 from tools.catalogue.parameter_descriptions import parameter_descriptions
 from tools.catalogue.tools import update_tool
@@ -74,7 +75,8 @@ def recorded() -> dict[str, Any]:
 
 def many(tenant: Tenant, count: int, slug: str = "shop", text: str = "Imported.") -> list[Tool]:
     names = [f"op{number:04}" for number in range(count)]
-    import_document(tenant, document(*names, **dict.fromkeys(names, text)), slug)
+    with own_transactions():  # of tests that call this inside of their tenant's context
+        import_document(tenant, document(*names, **dict.fromkeys(names, text)), slug)
     return list(Tool.objects.filter(source__slug=slug).order_by("name"))
 
 

@@ -29,7 +29,7 @@ EMPTIED = ("tenancy_tenant", "tenancy_apikey", "tenancy_membership", "auth_user"
 @pytest.fixture
 def demo_tools(tenant: Tenant) -> dict[str, Tool]:
     """The demo's tools by tool_id, imported into a tenant by the application's login."""
-    demo.import_demo(tenant_id=tenant.pk, actor="test")
+    demo.import_demo(demo.parse_demo(), tenant_id=tenant.pk, actor="test")
     return {tool.tool_id: tool for tool in Tool.objects.all()}
 
 
@@ -90,7 +90,7 @@ def test_the_demo_ships_clock_calculator_and_memory_as_core_tools_rte_2(demo_too
 
 
 def test_importing_the_demo_again_adds_nothing(demo_tools: dict[str, Tool], tenant: Tenant) -> None:
-    assert demo.import_demo(tenant_id=tenant.pk, actor="test") == len(demo_tools)
+    assert demo.import_demo(demo.parse_demo(), tenant_id=tenant.pk, actor="test") == len(demo_tools)
     assert {tool.version for tool in Tool.objects.all()} == {1}
     assert Tool.objects.count() == len(demo_tools)
 

@@ -10,6 +10,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 
+from embeddings.models import EmbeddingStatus
 from portal.tenancy.models import Role
 from tools import fields
 from tools.admin.base import ReadOnlyAdmin, ServiceAdmin, ServiceForm, SettingsAdmin
@@ -36,6 +37,20 @@ _RECORD = (
 )  # fmt: skip
 
 
+class EmbeddingStatusFilter(admin.SimpleListFilter):
+    """By the embedding that serves, as the column of the list."""
+
+    title = "embedding status"
+    parameter_name = "embedding_status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Any:
+        return EmbeddingStatus.choices
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        status = self.value()
+        return cast(ToolQuerySet, queryset).with_embedding_status(status) if status else queryset
+
+
 class ToolForm(ServiceForm):
     seen_attribute = "version"
 
@@ -53,7 +68,7 @@ class ToolAdmin(ServiceAdmin):
         "version",
         "updated_at",
     )
-    list_filter = ("active", "tool_type", "embeddings__status", "source", "lifecycle")
+    list_filter = ("active", "tool_type", EmbeddingStatusFilter, "source", "lifecycle")
     list_select_related = ("source",)
     search_fields = ("name", "tool_id", "description")
     actions = (refresh_embedding,)

@@ -8,6 +8,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from embeddings import slots
 from embeddings.models import EmbeddingModel, EmbeddingTask
 from portal.jobs.models import Job, JobFailure, WorkerHeartbeat
 from portal.resilience.models import Circuit, CounterSum
@@ -26,6 +27,8 @@ def refresh_embedding(model_admin: ModelAdmin, request: HttpRequest, rows: Query
 
 @admin.register(ToolEmbedding)
 class ToolEmbeddingAdmin(ReadOnlyAdmin):
+    """The embeddings that serve, one a tool."""
+
     list_display = ("entity", "status", "model", "dimension", "truncated", "embedded_at")
     list_select_related = ("entity",)
     list_filter = ("status", "model", "truncated", "active")
@@ -37,13 +40,23 @@ class ToolEmbeddingAdmin(ReadOnlyAdmin):
     actions = (refresh_embedding,)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).defer("vector")
+        return slots.serving_rows(super().get_queryset(request))
 
 
 @admin.register(EmbeddingTask)
 class EmbeddingTaskAdmin(ReadOnlyAdmin):
-    list_display = ("entity_type", "entity_id", "status", "attempts", "next_attempt_at", "last_error")
-    list_filter = ("status", "entity_type", "priority")
+    """The tasks of all models: what a second one is still to embed, and where it failed, stands here alone."""
+
+    list_display = (
+        "entity_type",
+        "entity_id",
+        "model",
+        "status",
+        "attempts",
+        "next_attempt_at",
+        "last_error",
+    )
+    list_filter = ("status", "model", "entity_type", "priority")
 
 
 @admin.register(EmbeddingModel)

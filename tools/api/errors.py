@@ -17,6 +17,7 @@ from tools.catalogue.errors import (
     StaleVersion,
 )
 from tools.imports.formats.specs import DocumentRefused
+from tools.search.service import SearchUnavailable
 
 
 def register() -> None:
@@ -35,6 +36,7 @@ def register() -> None:
     register_problem(InvalidTarget, 422)
     register_problem(FetchTimeout, 504)
     register_problem(FetchError, 502)
+    register_problem(SearchUnavailable, 503)
 
 
 def _current_etag(error: StaleVersion) -> Members:

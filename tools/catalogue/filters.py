@@ -7,7 +7,7 @@ from django.db.models import Q, QuerySet
 
 from embeddings.models import EmbeddingStatus
 from portal.tenancy.models import Sensitivity
-from tools.models import Tool, ToolType
+from tools.models import Tool, ToolQuerySet, ToolType
 
 
 class ToolFilter(django_filters.FilterSet):
@@ -23,7 +23,7 @@ class ToolFilter(django_filters.FilterSet):
     tag = django_filters.CharFilter(method="tagged", label="Tag")
     sensitivity = django_filters.ChoiceFilter(choices=Sensitivity.choices, label="Sensitivity")
     embedding_status = django_filters.ChoiceFilter(
-        field_name="embeddings__status", choices=EmbeddingStatus.choices, label="Embedding"
+        method="embedded", choices=EmbeddingStatus.choices, label="Embedding"
     )
     has_override = django_filters.BooleanFilter(method="overridden", label="Edited by hand")
 
@@ -34,6 +34,9 @@ class ToolFilter(django_filters.FilterSet):
 
     def tagged(self, tools: QuerySet[Tool], name: str, value: str) -> QuerySet[Tool]:
         return tools.filter(tags__contains=[value])
+
+    def embedded(self, tools: ToolQuerySet, name: str, value: str) -> ToolQuerySet:
+        return tools.with_embedding_status(value)
 
     def overridden(self, tools: QuerySet[Tool], name: str, value: object) -> QuerySet[Tool]:
         edited = tools.filter(overrides__isnull=False).distinct()

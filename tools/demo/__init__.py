@@ -6,12 +6,15 @@ First run, the quality bench and the tests all read the files of this folder (RE
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from tools.imports.syncing.documents import IncomingDocument, tool_file
-from tools.imports.syncing.service import import_document
+from portal.tenancy.context import tenant_context
+from tools.imports.formats.specs import ParsedDocument
+from tools.imports.syncing.documents import IncomingDocument, parse, tool_file
+from tools.imports.syncing.service import import_parsed
 
 FOLDER = Path(__file__).parent
 QUESTIONS = FOLDER / "questions.jsonl"
@@ -34,8 +37,8 @@ class Question:
         return frozenset(self.relevant).union(*self.equivalent.values())
 
 
-def import_demo(*, tenant_id: UUID, actor: str) -> int:
-    """Imports the demo into a tenant and returns how many tools it has. Safe to repeat, like any import."""
+def parse_demo() -> list[tuple[IncomingDocument, ParsedDocument]]:
+    """The documents of the demo, as they are imported. Call it outside of a transaction."""
     documents = [
         IncomingDocument((FOLDER / API).read_bytes(), API),
         *(
@@ -43,7 +46,15 @@ def import_demo(*, tenant_id: UUID, actor: str) -> int:
             for name, namespace in TOOL_FILES.items()
         ),
     ]
-    reports = [import_document(one, tenant_id=tenant_id, actor=actor) for one in documents]
+    return [(one, parse(one)) for one in documents]
+
+
+def import_demo(
+    documents: Sequence[tuple[IncomingDocument, ParsedDocument]], *, tenant_id: UUID, actor: str
+) -> int:
+    """Imports the demo's documents into a tenant and returns how many tools they have. Safe to repeat, like any import."""
+    with tenant_context(tenant_id):
+        reports = [import_parsed(parsed, incoming, actor=actor) for incoming, parsed in documents]
     return sum(report.tools for report in reports)
 
 

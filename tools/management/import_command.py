@@ -11,11 +11,12 @@ from django.core.management.base import CommandParser
 
 from portal.outbound.errors import FetchError
 from portal.tenancy.commands import REFUSED, Options, TenantCommand
+from portal.tenancy.context import tenant_context
 from tools.catalogue.errors import CatalogueError, RemovalsNeedConfirmation
-from tools.imports.formats.specs import DocumentRefused
+from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 from tools.imports.syncing.changes import ImportReport
-from tools.imports.syncing.documents import IncomingDocument, read_url
-from tools.imports.syncing.service import import_document
+from tools.imports.syncing.documents import IncomingDocument, parse, read_url
+from tools.imports.syncing.service import import_parsed
 from tools.models import SourceKind
 
 ACTOR = "command line"
@@ -39,21 +40,35 @@ class ImportCommand(TenantCommand):
         except OSError as error:
             self.stop(REFUSED, f"{where} cannot be read: {error.strerror}.")
 
-    def import_incoming(
-        self, tenant_id: UUID, incoming: IncomingDocument, options: Options, *, confirm_removals: bool = False
+    def parse(self, incoming: IncomingDocument) -> ParsedDocument:
+        """The parsed document; ends the command where it is refused. Call it outside of a transaction."""
+        try:
+            return parse(incoming)
+        except DocumentRefused as error:
+            self.stop(REFUSED, str(error))
+
+    def import_parsed(
+        self,
+        tenant_id: UUID,
+        document: ParsedDocument,
+        incoming: IncomingDocument,
+        options: Options,
+        *,
+        confirm_removals: bool = False,
     ) -> ImportReport:
         """Imports and shows the report; ends the command where the import is refused."""
         try:
-            report = import_document(
-                incoming,
-                tenant_id=tenant_id,
-                actor=ACTOR,
-                dry_run=options["dry_run"],
-                confirm_removals=confirm_removals,
-            )
+            with tenant_context(tenant_id):
+                report = import_parsed(
+                    document,
+                    incoming,
+                    actor=ACTOR,
+                    dry_run=options["dry_run"],
+                    confirm_removals=confirm_removals,
+                )
         except RemovalsNeedConfirmation as error:
             self.stop(REFUSED, f"{error} Add --confirm-removals.")
-        except (DocumentRefused, CatalogueError) as error:
+        except CatalogueError as error:
             self.stop(REFUSED, str(error))
         self.show(options, report.as_dict(), "\n".join(_lines(report)))
         return report
@@ -91,7 +106,13 @@ class DocumentCommand(WholeImportCommand):
             )
         except FetchError as error:
             self.stop(REFUSED, str(error))
-        self.import_incoming(tenant_id, incoming, options, confirm_removals=options["confirm_removals"])
+        self.import_parsed(
+            tenant_id,
+            self.parse(incoming),
+            incoming,
+            options,
+            confirm_removals=options["confirm_removals"],
+        )
 
 
 def _lines(report: ImportReport) -> list[str]:

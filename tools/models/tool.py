@@ -82,10 +82,20 @@ class ToolQuerySet(models.QuerySet["Tool"]):
             found = self.filter(pk=UUID(ref)).first()
         return found or self.filter(tool_id=ref, namespace=namespace).first()
 
+    # A tool has an embedding in each slot, so a join would list and count it twice while a second model fills.
+
     def with_serving_embedding(self) -> ToolQuerySet:
         """Prefetches in `embeddings` the one row of the serving slot, without its vector."""
-        serving = ToolEmbedding.objects.filter(slot=slots.serving().number).defer("vector")
-        return self.prefetch_related(models.Prefetch("embeddings", serving))
+        return self.prefetch_related(models.Prefetch("embeddings", ToolEmbedding.serving()))
+
+    def with_embedding_status(self, status: str) -> ToolQuerySet:
+        """Those whose serving embedding has this status."""
+        return self.filter(pk__in=ToolEmbedding.serving().filter(status=status).values("entity"))
+
+    def count_by_embedding_status(self) -> dict[str, int]:
+        """How many there are of each status of the serving embedding; those that have none are not counted."""
+        rows = ToolEmbedding.serving().filter(entity__in=self.order_by().values("pk"))
+        return dict(rows.order_by().values_list("status").annotate(models.Count("pk")))
 
 
 ToolManager = TenantManager.from_queryset(ToolQuerySet)
@@ -197,3 +207,8 @@ class ToolEmbedding(EntityEmbedding):
                 column="entity_id", table="tools_tool", name="tool_embedding_tool", on_delete="CASCADE"
             ),
         ]
+
+    @classmethod
+    def serving(cls) -> models.QuerySet[ToolEmbedding]:
+        """The embeddings that searches read, one a tool."""
+        return slots.serving_rows(cls.objects.all())

@@ -15,16 +15,17 @@ from functools import lru_cache
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
+from django.db import Error, connection
 
 from embeddings import slots
+from embeddings.models import EmbeddingStatus
 from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
 from embeddings.providers.base import checked
 from embeddings.slots import Slot
 from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context
 from portal.tenancy.rights import Rights
-from tools.models import Source
+from tools.models import Source, ToolEmbedding
 from tools.search import ranking
 from tools.search.query import FILTER_NAMES, Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
 from tools.search.sql import load
@@ -38,14 +39,32 @@ _SEARCH_CANDIDATES = load("search_candidates.sql")
 _FETCH_TOOLS = load("fetch_tools.sql")
 
 
+class SearchUnavailable(Exception):
+    """The database did not answer a search, or failed at it. The message is for the caller, who has done nothing wrong: what a
+    search takes is checked before."""
+
+    def __init__(self) -> None:
+        super().__init__("The database could not answer this search. Try again in a moment.")
+
+
 def search(rights: Rights, query: SearchQuery) -> SearchAnswer:
-    """Finds the best tools for the question among those that the caller may see. Raises only what the database raises."""
+    """Finds the best tools for the question among those that the caller may see. Raises SearchUnavailable alone (R11)."""
+    try:
+        return _search(rights, query)
+    except Error as error:
+        log.exception("The database failed at a search.")
+        raise SearchUnavailable from error
+
+
+def _search(rights: Rights, query: SearchQuery) -> SearchAnswer:
     started = time.perf_counter()
     slot = slots.serving()
     vector, degraded = _query_vector(slot, query.text)
     embedded = time.perf_counter()
     with tenant_context(rights.tenant_id):
         candidates = _candidates(slot, vector, query, rights)
+        if vector is not None and _vectors_are_missing(slot, candidates):
+            vector, degraded = None, ("vectors_missing",)
         found = time.perf_counter()
         ranked = ranking.best(candidates, top_k=query.top_k)
         tools = _tools(slot, [candidate.tool_id for candidate in ranked])
@@ -72,6 +91,16 @@ def _mode(vector: str | None, candidates: Sequence[Candidate]) -> str:
         return "keyword"
     worded = not candidates or any(candidate.keyword_rank is not None for candidate in candidates)
     return "hybrid" if worded else "semantic"
+
+
+def _vectors_are_missing(slot: Slot, candidates: Sequence[Candidate]) -> bool:
+    """Whether none of the tools that were searched has its vector yet, so that keywords alone have decided. Of a tool with a vector
+    the similarity is known, however it was found; only an answer without any tool needs a look at the vectors."""
+    if candidates:
+        return all(candidate.similarity is None for candidate in candidates)
+    rows = ToolEmbedding.objects.filter(slot=slot.number, active=True)
+    is_ready = rows.filter(status=EmbeddingStatus.READY)
+    return not is_ready.exists() and rows.exclude(status=EmbeddingStatus.BLANK).exists()
 
 
 def _query_vector(slot: Slot, text: str) -> tuple[str | None, tuple[str, ...]]:

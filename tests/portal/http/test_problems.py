@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 from rest_framework.test import APIClient
 
 from portal.http.bodies import storage_problem
@@ -79,11 +79,12 @@ def test_api_1_what_somebody_else_has_just_deleted_is_a_404(tenant: Tenant) -> N
         assert refused.status_code == 404
 
 
+@pytest.mark.parametrize("kind", [OperationalError, InterfaceError, InternalError])
 def test_api_1_a_database_that_does_not_answer_is_a_503(
-    agent: APIClient, monkeypatch: pytest.MonkeyPatch
+    agent: APIClient, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
-        raise OperationalError("canceling statement due to statement timeout")
+        raise kind("canceling statement due to statement timeout")
 
     monkeypatch.setattr("tools.api.search.views.search", fail)
     body = assert_problem(agent.get("/api/v1/tools/search?query=a"), 503, "unavailable")

@@ -18,6 +18,7 @@ import numpy as np
 
 from embeddings.providers.base import Kind, ProviderError, Vectors
 from embeddings.text import source_hash
+from tests.support.waits import wait_for
 
 
 def hash_vector(text: str, dimension: int = 384) -> np.ndarray:
@@ -36,6 +37,7 @@ class HashEmbedder:
         self.calls: list[str] = []
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
+        wait_for("the provider")
         if kind == "passage":
             self.note(texts)
         return np.stack([hash_vector(text, self.dimension) for text in texts])
@@ -126,6 +128,7 @@ class PoisonEmbedder(HashEmbedder):
     """Fails the whole batch when a text in it holds the word poison (`permanent poison`: for good)."""
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
+        wait_for("the provider")
         self.note(texts)
         for text in texts:
             if "poison" in text:
@@ -149,6 +152,7 @@ class ModelEmbedder(HashEmbedder):
     """Vectors that depend on the model as well as on the text: those of two models have nothing in common."""
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
+        wait_for("the provider")
         if kind == "passage":
             self.note(texts)
         return np.stack([hash_vector(f"{self.model} {text}", self.dimension) for text in texts])

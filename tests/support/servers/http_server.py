@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.support.imports.documents import document
 
+SLOW_SECONDS = 1
 # 30 MB of nothing in 30 kB.
 COMPRESSED = gzip.compress(b" " * 30_000_000)
 
@@ -57,6 +58,8 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/garbage":
             self.wfile.write(b"SSH-2.0-OpenSSH\r\n")
         else:
+            if path == "/slow.json":
+                time.sleep(SLOW_SECONDS)
             raw = json.dumps(document("a", "b")).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(raw)))

@@ -12,6 +12,7 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.urls import reverse
 
+from embeddings import slots
 from embeddings.models import EmbeddingTask
 from portal.jobs import services as jobs
 from portal.jobs.models import JobFailure
@@ -24,6 +25,7 @@ from tools.catalogue import servers, sources
 from tools.catalogue.tools import create_tool, update_tool
 from tools.models import ManualOverride, McpServer, Source, Sync, SyncChange, Tool, ToolEmbedding
 
+pytestmark = pytest.mark.usefixtures("one_or_two_models")
 OURS = [
     "tenancy.Tenant", "tenancy.Membership", "tenancy.MembershipEvent", "tenancy.ApiKey", "tenancy.ApiKeyEvent", "tenancy.IdempotencyKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
     "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask",
@@ -62,7 +64,8 @@ def a_row_of_everything(imported_tool: Tool, admin_database: psycopg.Connection[
     Circuit.objects.create(name="m", purpose="query", errors=1, reason="r")
     # What serves, that a worker lives, and the sums of the workers are not the application's to write.
     admin_database.execute(
-        "INSERT INTO embeddings_embeddingmodel (slot, model, provider, url, serves) VALUES (0, 'm', 'p', '', true);"
+        "INSERT INTO embeddings_embeddingmodel (slot, model, provider, url, serves) VALUES (0, 'm', 'p', '', true) "
+        "ON CONFLICT DO NOTHING;"
         "INSERT INTO jobs_workerheartbeat (id, queue, host, pid) VALUES (gen_random_uuid(), 'q', 'h', 1);"
         "INSERT INTO embeddings_embeddingtally (figure, label, value) VALUES ('f', 'l', 1)"
     )
@@ -98,7 +101,7 @@ def test_UI_1_lists_and_pages_open_without_inline_code_or_vectors(
 ) -> None:
     rows = superuser.get(address(label, "changelist"))
     assert rows.status_code == 200
-    row = apps.get_model(label)._default_manager.first()
+    row = rows.context["cl"].result_list[0]
     page = superuser.get(address(label, "change", row.pk))
     assert page.status_code == 200
     for html in (rows.content.decode(), page.content.decode()):
@@ -114,7 +117,7 @@ def test_UI_1_lists_and_pages_open_without_inline_code_or_vectors(
 def test_UI_1_states_and_history_are_read_only(
     superuser: Client, a_row_of_everything: None, label: str
 ) -> None:
-    row = apps.get_model(label)._default_manager.first()
+    [row, *_] = superuser.get(address(label, "changelist")).context["cl"].result_list
     assert superuser.post(address(label, "change", row.pk), {"status": "ready"}).status_code == 403
     assert superuser.post(address(label, "delete", row.pk), {"post": "yes"}).status_code == 403
     assert superuser.get(address(label, "add")).status_code == 403
@@ -197,12 +200,29 @@ def test_EMB_9_the_admins_action_refreshes(
     form = {"action": "refresh_embedding", "_selected_action": [tool.pk]}
     answer = superuser.post(address("tools.Tool", "changelist"), form, follow=True)
     assert "queued for 1 of 1 tools" in answer.content.decode()
-    row = ToolEmbedding.objects.get(entity=tool)
+    row = ToolEmbedding.serving().get(entity=tool)
     answer = superuser.post(
         address("tools.ToolEmbedding", "changelist"), {**form, "_selected_action": [row.pk]}, follow=True
     )
     assert "queued for 1 of 1 tools" in answer.content.decode()
-    assert EmbeddingTask.objects.filter(entity_id=tool.pk).count() == 1
+    tasks = list(EmbeddingTask.objects.filter(entity_id=tool.pk).values_list("model", flat=True))
+    assert sorted(tasks) == sorted(slot.model for slot in slots.all())
+
+
+def test_EMB_10_the_admin_lists_each_tool_and_its_embedding_once(
+    superuser: Client, make_tool: Callable[..., Tool], set_embedding: Callable[..., None]
+) -> None:
+    set_embedding(make_tool(name="broken"), "failed", error="x")
+    make_tool(name="waiting")
+
+    def listed(label: str, **query: str) -> list[str]:
+        rows = superuser.get(address(label, "changelist"), query).context["cl"].result_list
+        return sorted(str(getattr(row, "entity", row)) for row in rows)
+
+    assert listed("tools.Tool") == ["broken", "waiting"] == listed("tools.ToolEmbedding")
+    assert listed("tools.Tool", embedding_status="failed") == ["broken"]
+    assert listed("tools.Tool", embedding_status="pending") == ["waiting"]
+    assert listed("tools.ToolEmbedding", status__exact="pending") == ["waiting"]
 
 
 def test_SYN_5_the_admins_action_resets_overrides(superuser: Client, a_row_of_everything: None) -> None:

@@ -19,6 +19,7 @@ from tools.models import ManualOverride, Source, SourceDocument, Tool
 
 OPENAPI = Path(__file__).resolve().parents[4] / "shared" / "inputs" / "openapi"
 ToolOf = Callable[..., Tool]
+pytestmark = pytest.mark.usefixtures("one_or_two_models")
 
 
 def test_cat_1_a_tool_is_made_read_and_found_by_either_name(agent: APIClient) -> None:
@@ -170,6 +171,8 @@ def test_api_1_the_list_is_filtered(agent: APIClient, tool_of: ToolOf) -> None:
     assert found(sensitivity="public") == {"send_mail"}
     assert found(embedding_status="ready") == set()
     assert len(found(embedding_status="pending")) == 4
+    counted = agent.get(TOOLS, {"embedding_status": "pending", "count": "true"}).json()
+    assert (counted["total"], len(counted["results"])) == (4, 4)
     assert found(has_override="true") == set()
     assert_problem(agent.get(f"{TOOLS}?tool_type=steam"), 400, "validation_error")
 
@@ -191,7 +194,8 @@ def test_emb_9_refresh_is_accepted_and_a_second_press_is_harmless(
         answer = agent.post(f"{TOOLS}/send_mail/embedding/refresh")
         assert (answer.status_code, answer.json()["status"]) == (202, "pending")
     with tenant_context(owner.pk):
-        assert rows("SELECT count(*) FROM embeddings_embeddingtask WHERE entity_id = %s", [tool.pk]) == [(1,)]
+        tasks = "SELECT DISTINCT count(*) FROM embeddings_embeddingtask WHERE entity_id = %s GROUP BY model"
+        assert rows(tasks, [tool.pk]) == [(1,)]
     tool_of("blank_one", name="…", description="", active=False)
     assert_problem(agent.post(f"{TOOLS}/blank_one/embedding/refresh"), 409)
     settings.EMBEDDING_PROVIDER = "disabled"
@@ -205,7 +209,7 @@ def test_emb_7_no_answer_shows_a_vector(agent: APIClient, tool_of: ToolOf, owner
     tool = tool_of("send_mail")
     vector = hash_vector("anything")
     with tenant_context(owner.pk):
-        row = ToolEmbedding.objects.get(entity=tool)
+        row = ToolEmbedding.serving().get(entity=tool)
         ToolEmbedding.objects.filter(pk=row.pk).update(
             vector=vector, vector_hash=row.source_hash, status="ready"
         )

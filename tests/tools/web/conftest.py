@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from embeddings import slots
 from embeddings.models import EmbeddingTask
 from portal.tenancy.models import Tenant
 from tests.support.pages.web import import_shop
@@ -22,15 +23,15 @@ def imported_tool(tenant: Tenant) -> Tool:
 
 @pytest.fixture
 def set_embedding() -> Callable[..., None]:
-    """Puts a tool's embedding and its task into a state; `task=None` removes the task."""
+    """Puts a tool's serving embedding and its task into a state; `task=None` removes the task."""
 
     def put(tool: Tool, status: str, *, task: dict[str, Any] | None = None, **fields: Any) -> None:
-        rows = ToolEmbedding.objects.filter(entity=tool)
+        rows = ToolEmbedding.serving().filter(entity=tool)
         if status == "ready":
             row = rows.get()
             fields = {"vector": [1.0] + [0.0] * 383, "vector_hash": row.source_hash, **fields}
         rows.update(status=status, **fields)
-        tasks = EmbeddingTask.objects.filter(entity_id=tool.pk)
+        tasks = EmbeddingTask.objects.filter(entity_id=tool.pk, model=slots.serving().model)
         if task is None:
             tasks.delete()
         else:

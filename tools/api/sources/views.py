@@ -41,18 +41,21 @@ from tools.catalogue import sources
 from tools.catalogue.errors import Invalid
 from tools.catalogue.sources import source_write
 from tools.catalogue.tools import catalogue_write
+from tools.imports.formats.specs import ParsedDocument
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.apply import check_removals
 from tools.imports.syncing.documents import (
     NOT_READABLE,
-    REQUEST_SECONDS,
+    READ_SECONDS,
     IncomingDocument,
+    RequestDeadline,
     parse,
     read_source,
 )
 from tools.imports.syncing.jobs import APPLY
 from tools.models import McpServer, Source, SourceDocument, SyncState
 
+Found = tuple[IncomingDocument, ParsedDocument]
 LARGE = 5_000
 """Operations of a document up to which a request waits for its import: a worker of the web has a minute for each."""
 _UPSTREAM = (409, 422, 502, 504)
@@ -117,16 +120,22 @@ class SourceListView(TenantListView):
         given = ImportSerializer.parsed(request.data)
         options = ImportOptionsSerializer.parsed(request.query_params)
         given |= {name: value or given[name] for name, value in options.items()}
-        found: IncomingDocument | Exception
+        found: Found | Exception
         try:
-            # Before the transaction that an Idempotency-Key opens, which must not wait for strangers.
-            found = self._incoming(given)
+            # Before the transaction that an Idempotency-Key opens, which must wait neither for strangers nor for the parser.
+            found = self._read(given)
         except Exception as error:  # noqa: BLE001 - raised below, unless a repeated request has its answer already
             found = error
         return self._import(request, given, found)
 
-    def _incoming(self, given: JsonObject) -> IncomingDocument:
-        """The document that the request holds or names. Raises FetchError, CatalogueError."""
+    def _read(self, given: JsonObject) -> Found:
+        """The document that the request holds or names, and what it says. Raises FetchError, DocumentRefused, CatalogueError."""
+        deadline = RequestDeadline()
+        incoming = self._incoming(given, deadline.left(READ_SECONDS))
+        return incoming, parse(incoming, seconds=deadline.left())
+
+    def _incoming(self, given: JsonObject, seconds: float) -> IncomingDocument:
+        """The document, read in at most `seconds`. Raises FetchError, CatalogueError."""
         slug, kind = given["source"], given["kind"]
         if document := given.get("document"):
             return IncomingDocument(document.read(), document.name, slug, kind)
@@ -134,30 +143,32 @@ class SourceListView(TenantListView):
         if "server" in given:
             with tenant_context(self.caller.tenant_id):
                 source.server = _find_server(given["server"])
-        return read_source(source, seconds=REQUEST_SECONDS)
+        return read_source(source, seconds=seconds)
 
     @idempotent
-    def _import(self, request: Request, given: JsonObject, found: IncomingDocument | Exception) -> Response:
+    def _import(self, request: Request, given: JsonObject, found: Found | Exception) -> Response:
         if isinstance(found, Exception):
             raise found
-        document = parse(found)
+        incoming, document = found
         if document.operations > LARGE and not given["dry_run"]:
-            return self._import_as_job(found, confirmed=given["confirm_removals"])
+            return self._import_as_job(document, incoming, confirmed=given["confirm_removals"])
         with tenant_context(self.caller.tenant_id):
             report = syncs.import_parsed(
                 document,
-                found,
+                incoming,
                 actor=self.rights.actor,
                 dry_run=given["dry_run"],
                 confirm_removals=given["confirm_removals"],
             )
         return Response(report.as_dict())
 
-    def _import_as_job(self, incoming: IncomingDocument, *, confirmed: bool) -> Response:
+    def _import_as_job(
+        self, document: ParsedDocument, incoming: IncomingDocument, *, confirmed: bool
+    ) -> Response:
         """Plans the document, and lets a job apply that; a document that changes nothing needs none."""
         # One transaction: a plan whose removals are not confirmed is not kept, as one in a single request is not.
         with tenant_context(self.caller.tenant_id):
-            sync = syncs.plan_document(incoming, tenant_id=self.caller.tenant_id, actor=self.rights.actor)
+            sync = syncs.plan_parsed(document, incoming, actor=self.rights.actor)
             if sync.state == SyncState.APPLIED:
                 return Response(sync.summary)
             if not confirmed:
@@ -231,8 +242,9 @@ class SourceTestView(TenantView):
             source = find_source(slug, Source.objects.select_related("server"))
         if not source.is_readable:
             raise Problem(409, NOT_READABLE)
-        found = read_source(source, seconds=REQUEST_SECONDS)
-        document = parse(found)
+        deadline = RequestDeadline()
+        found = read_source(source, seconds=deadline.left(READ_SECONDS))
+        document = parse(found, seconds=deadline.left())
         return Response(
             {
                 "title": document.title,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -17,9 +18,22 @@ from tools.models import McpServer, Source, SourceKind
 
 SLUG_LENGTH = 100
 PUBLIC = "public"
-REQUEST_SECONDS = 30.0
-"""For reading a source within a request: parsing and comparing need the rest of the minute that it has."""
+REQUEST_SECONDS = 45.0
+"""For reading a document within a request and parsing it: comparing and storing need the rest of the minute after which the web's
+worker is killed (portal/gunicorn.py)."""
+READ_SECONDS = 30.0
+"""Of these, for reading at most."""
 NOT_READABLE = "The source has no address to be read from: import its document, or give it a URL."
+
+
+class RequestDeadline:
+    """The end of the time that one request has for a document, from now on: each step gets what those before it have left."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic() + REQUEST_SECONDS
+
+    def left(self, at_most: float = REQUEST_SECONDS) -> float:
+        return max(0.01, min(at_most, self._at - time.monotonic()))
 
 
 @dataclass(slots=True)

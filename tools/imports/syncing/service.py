@@ -98,7 +98,13 @@ def plan_document(
     is applied, the source is read at the document's `url` or `server`. `seconds` bounds the parsing. Raises DocumentRefused
     and CatalogueError; then nothing is stored."""
     document = parse(incoming, seconds=seconds)
-    with tenant_context(tenant_id), source_write(incoming.slug, actor):
+    with tenant_context(tenant_id):
+        return plan_parsed(document, incoming, actor=actor)
+
+
+def plan_parsed(document: ParsedDocument, incoming: IncomingDocument, *, actor: str) -> Sync:
+    """Plans a document that is parsed already, in the current tenant. Raises CatalogueError; then nothing is stored."""
+    with source_write(incoming.slug, actor):
         return _plan(document, incoming, actor, is_upload=True)
 
 

@@ -34,12 +34,15 @@ class Command(WholeImportCommand):
         is_stored = bool(command_id) and not options["dry_run"]
         known = self._known(tenant_id, command_id) if is_stored else None
         incoming = self._incoming(options, known)
+        document = self.parse(incoming)
         is_new = is_stored and known is None
         # One transaction: where the import is refused there is no new server.
         with tenant_context(tenant_id) if is_new else nullcontext():
             created = self._create(command_id) if is_new else None
             incoming.server = created or incoming.server
-            self.import_incoming(tenant_id, incoming, options, confirm_removals=options["confirm_removals"])
+            self.import_parsed(
+                tenant_id, document, incoming, options, confirm_removals=options["confirm_removals"]
+            )
             if created:
                 note_health(created)
 

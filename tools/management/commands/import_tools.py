@@ -24,7 +24,7 @@ from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing.changes import ImportReport
 from tools.imports.syncing.documents import PUBLIC, slug_of, tool_file
 from tools.imports.syncing.plan import ID_TAKEN
-from tools.imports.syncing.service import import_document
+from tools.imports.syncing.service import import_parsed
 from tools.management.import_command import ACTOR, ImportCommand, details
 from tools.models import Tool
 
@@ -77,13 +77,15 @@ class Command(ImportCommand):
         incoming = tool_file(
             raw, options["file"], slug=options["source"], namespace=self._namespace(tenant_id, options)
         )
+        document = self.parse(incoming)
         if options["on_conflict"] == FAIL:
-            found = import_document(incoming, tenant_id=tenant_id, actor=ACTOR, dry_run=True).left_out
+            with tenant_context(tenant_id):
+                found = import_parsed(document, incoming, actor=ACTOR, dry_run=True).left_out
             if taken := [one["operation"] for one in found if one["reason"].startswith(ID_TAKEN)]:
                 raise Conflicts(
                     taken, "Give them other ids, or leave --on-conflict out to import the others."
                 )
-        return self.import_incoming(tenant_id, incoming, options)
+        return self.import_parsed(tenant_id, document, incoming, options)
 
     def _namespace(self, tenant_id: UUID, options: Options) -> str:
         """Where the tools of the source are; new ones do not go elsewhere."""

@@ -28,6 +28,6 @@ class Command(TenantCommand):
             named = [Tool.objects.find(name, options["namespace"]) for name in options["tool"]]
             pks = {tool.pk for tool in named if tool is not None}
             if options["failed"]:
-                pks |= set(Tool.objects.filter(embeddings__status="failed").values_list("pk", flat=True))
+                pks |= set(Tool.objects.with_embedding_status("failed").values_list("pk", flat=True))
             queued = refresh_embeddings(pks=pks)
         self.show(options, {"queued": queued}, f"{queued} queued.")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from django.conf import settings
 from django.http import HttpResponse
 
+from portal.tenancy.context import tenant_context
 from tools.search.query import Hit, SearchAnswer, SearchQuery
-from tools.search.service import search
+from tools.search.service import SearchUnavailable, search
 from tools.web.embeddings.state import BADGES
 from tools.web.shell.access import TenantRequest, member_page, render_part, rights_of
 from tools.web.shell.badges import Badge
+from tools.web.shell.errors import unavailable
 
 SIZES = (5, 10, 20, 50)
 EXAMPLES = (
@@ -21,6 +23,7 @@ REASONS = {
     "semantic_search_off": "Semantic search is switched off in the settings.",
     "embedding_disabled": "No embedding provider is configured.",
     "embedding_unavailable": "The embedding provider does not answer.",
+    "vectors_missing": "None of the tools that were searched has its vector yet.",
 }
 MATCHES = {
     "both": ("Meaning and keywords", "check-lg"),
@@ -29,7 +32,7 @@ MATCHES = {
 }
 
 
-@member_page("GET")
+@member_page("GET", calls_external=True)
 def search_page(request: TenantRequest) -> HttpResponse:
     """The form with the answer to `?q=` below it, or its `#answer`."""
     text = " ".join(request.GET.get("q", "").replace("\x00", " ").split())
@@ -42,13 +45,17 @@ def search_page(request: TenantRequest) -> HttpResponse:
             f"A question has at most {settings.SEARCH_QUERY_MAX_LENGTH:,} characters; this one has {len(text):,}."
         )
     elif text:
-        answer = search(rights_of(request), SearchQuery(text=text, top_k=top_k))
+        try:
+            answer = search(rights_of(request), SearchQuery(text=text, top_k=top_k))
+        except SearchUnavailable as error:
+            return unavailable(request, str(error))
         context |= {
             "answer": answer,
             "hits": _hit_rows(answer),
             "reasons": [REASONS.get(one, one) for one in answer.degraded],
         }
-    return render_part(request, "search/page.html#answer", context, 422 if "error" in context else 200)
+    with tenant_context(request.member.tenant_id):
+        return render_part(request, "search/page.html#answer", context, 422 if "error" in context else 200)
 
 
 def _hit_rows(answer: SearchAnswer) -> list[tuple[Hit, int, tuple[str, str], Badge]]:

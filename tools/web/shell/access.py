@@ -42,10 +42,6 @@ Row = TypeVar("Row", bound=Model)
 TenantView = Callable[Concatenate[TenantRequest, P], HttpResponse]
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
-PAGE_SECONDS = 45.0
-"""Seconds that a page may spend on calling an external server and on parsing a document together. Comparing and storing take
-the rest of the minute after which its worker is killed (portal/gunicorn.py)."""
-
 
 def member_page(
     methods: str, role: str = Role.VIEWER, *, calls_external: bool = False

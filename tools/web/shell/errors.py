@@ -80,6 +80,10 @@ def busy(request: HttpRequest, text: str) -> HttpResponse:
     return _page(request, 503, "Busy", text)
 
 
+def unavailable(request: HttpRequest, text: str) -> HttpResponse:
+    return _page(request, 503, "Not available", text)
+
+
 def server_error(request: HttpRequest) -> HttpResponse:
     log.error("request %s failed", request_id(request))
     return _page(

@@ -19,15 +19,16 @@ from tools.imports.fetching.mcp.client import TEST_SECONDS
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import (
-    REQUEST_SECONDS,
+    READ_SECONDS,
     IncomingDocument,
+    RequestDeadline,
     parse,
     read_mcp_url,
     read_server,
     read_url,
 )
 from tools.models import Source, SourceKind, Sync
-from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, member_page, render_part
+from tools.web.shell.access import TenantRequest, actor, member_page, render_part
 from tools.web.sources.forms import ImportForm
 
 
@@ -70,26 +71,21 @@ def _read(given: dict[str, Any], seconds: float) -> IncomingDocument:
     return IncomingDocument(given["text"].encode(), f"{slug}.txt", slug, kind)
 
 
-def _rest(begun: float) -> float:
-    """The seconds left for parsing; at least 5, even after a server that was too slow."""
-    return max(5.0, begun + PAGE_SECONDS - time.monotonic())
-
-
 def _plan(request: TenantRequest, given: dict[str, Any]) -> Sync:
     """Raises DocumentRefused, FetchError, CatalogueError."""
-    begun = time.monotonic()
-    incoming = _read(given, REQUEST_SECONDS)
+    deadline = RequestDeadline()
+    incoming = _read(given, deadline.left(READ_SECONDS))
     return syncs.plan_document(
-        incoming, tenant_id=request.member.tenant_id, actor=actor(request), seconds=_rest(begun)
+        incoming, tenant_id=request.member.tenant_id, actor=actor(request), seconds=deadline.left()
     )
 
 
 def _test(request: TenantRequest, given: dict[str, Any]) -> dict[str, Any]:
     """Reports the document and what a plan would change. Stores nothing. Raises as `_plan`."""
-    begun = time.monotonic()
-    incoming = _read(given, TEST_SECONDS)
+    begun, deadline = time.monotonic(), RequestDeadline()
+    incoming = _read(given, deadline.left(TEST_SECONDS))
     seconds = time.monotonic() - begun
-    document = parse(incoming, seconds=_rest(begun))
+    document = parse(incoming, seconds=deadline.left())
     with tenant_context(request.member.tenant_id):
         return {
             "found": document,

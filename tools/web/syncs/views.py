@@ -22,11 +22,11 @@ from tools.catalogue.errors import CatalogueError
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.apply import are_too_many
-from tools.imports.syncing.documents import IncomingDocument
+from tools.imports.syncing.documents import IncomingDocument, RequestDeadline
 from tools.imports.syncing.jobs import APPLY
 from tools.models import Action, Layer, Source, SourceDocument, SourceKind, Sync, SyncChange, SyncState
 from tools.web.jobs.views import start_job
-from tools.web.shell.access import PAGE_SECONDS, TenantRequest, actor, find_row, member_page
+from tools.web.shell.access import TenantRequest, actor, find_row, member_page
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.forms import chosen_ids
@@ -286,7 +286,10 @@ def plan_again(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
             found.source.kind if document.layer == Layer.EXTRACTION else SourceKind.LIGHTAPI,
         )
         planned = syncs.plan_document(
-            incoming, tenant_id=request.member.tenant_id, actor=actor(request), seconds=PAGE_SECONDS
+            incoming,
+            tenant_id=request.member.tenant_id,
+            actor=actor(request),
+            seconds=RequestDeadline().left(),
         )
     except (DocumentRefused, CatalogueError) as error:
         messages.error(request, str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import django_filters
-from django.db.models import Count, Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpResponse, QueryDict
 from django.urls import reverse
 
@@ -88,11 +88,7 @@ def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[tuple[Badge, int, bo
     the URL that sets or clears it."""
     others = query.copy()
     others.pop("embedding_status", None)
-    found = ToolPageFilter(others, queryset=tools).qs.order_by()
-    counts: dict[str, int] = {
-        status or "none": count
-        for status, count in found.values_list("embeddings__status").annotate(Count("pk"))
-    }
+    counts = ToolPageFilter(others, queryset=tools).qs.count_by_embedding_status()
     chosen = query.get("embedding_status")
     return [
         (

@@ -19,6 +19,7 @@ from portal.tenancy.models import Tenant
 from tests.support.counts import scaled, share_of_full_count
 from tests.support.imports.documents import document, import_document
 from tests.support.imports.exports import ENTRY, FORMATS, Maker, export_of, read_into, shop, written
+from tests.support.waits import own_transactions
 from tools import demo
 from tools.catalogue.tools import create_tool
 from tools.imports.files import export as exports
@@ -34,7 +35,7 @@ from tools.models import Endpoint, ManualOverride, McpServer, Source, SourceDocu
 def test_a_file_is_the_same_after_it_was_imported_into_an_empty_tenant_syn_5(
     tenant: Tenant, make_tenant: Maker, make_tool: Maker, file_format: str
 ) -> None:
-    demo.import_demo(tenant_id=tenant.pk, actor="test")
+    demo.import_demo(demo.parse_demo(), tenant_id=tenant.pk, actor="test")
     shop(tenant)
     # One and the same if somebody just puts a slash between them.
     make_tool(namespace="a/b", tool_id="c")
@@ -92,7 +93,7 @@ def test_embeddings_are_wanted_in_the_transaction_of_the_import_emb_2(
 ) -> None:
     shop(tenant)
     text, other = written(), make_tenant()
-    with pytest.raises(ZeroDivisionError), tenant_context(other.pk):
+    with pytest.raises(ZeroDivisionError), tenant_context(other.pk), own_transactions():
         read_into(other, text)
         assert ToolEmbedding.objects.count() == 3
         assert EmbeddingTask.objects.filter(tenant_id=other.pk).count() == 2  # one tool is not active

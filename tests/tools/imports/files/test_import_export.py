@@ -22,6 +22,7 @@ from tests.support.imports.exports import (
     shop,
     written,
 )
+from tests.support.waits import own_transactions
 from tools.catalogue.tools import create_tool
 from tools.imports.files.import_export import FAIL, UPDATE, Conflicts
 from tools.models import Endpoint, ManualOverride, Source, Tool
@@ -153,7 +154,7 @@ def run(capsys: Capture, *arguments: str) -> tuple[int, str, str]:
 def test_the_commands_write_a_file_and_read_it_back(
     committed: Tenant, make_tenant: Maker, tmp_path: Path, capsys: Capture, file_format: str
 ) -> None:
-    with tenant_context(committed.pk):
+    with tenant_context(committed.pk), own_transactions():
         shop(committed)
         text = written(file_format)
     path, other = tmp_path / "tools", make_tenant()
@@ -174,7 +175,7 @@ def test_the_commands_write_a_file_and_read_it_back(
 def test_the_commands_exit_codes_say_what_became_of_it(
     committed: Tenant, tmp_path: Path, capsys: Capture
 ) -> None:
-    with tenant_context(committed.pk):
+    with tenant_context(committed.pk), own_transactions():
         text = changed_export(committed)
     path = tmp_path / "tools.jsonl"
     path.write_bytes(text.encode() + b"{\n")

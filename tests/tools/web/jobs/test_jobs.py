@@ -290,6 +290,29 @@ def test_a_list_costs_the_same_number_of_questions_however_many_jobs_UI_3_6(
     assert queries() == one
 
 
+def test_the_page_of_a_job_costs_the_same_number_of_questions_however_many_reasons_UI_3_6(
+    viewer_client: Client, running: Callable[..., Context]
+) -> None:
+    context = running(failures=failures("a"))
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as asked:
+            job_page(viewer_client, context, "?n=1", **HTMX)
+        return len(asked)
+
+    one = queries()
+    context.batch(failures=failures(*["the most frequent"] * 8, *(f"reason {n:02}" for n in range(60))))
+    assert queries() == one
+    first, second, *others = services.failures_by_error(context.job.pk)
+    assert (first.error, first.count, first.labels) == (
+        "the most frequent",
+        8,
+        [f"tool_{n}" for n in range(5)],
+    )
+    assert (second.error, second.count, second.labels) == ("a", 1, ["tool_0"])
+    assert [group.error for group in others] == [f"reason {n:02}" for n in range(48)]
+
+
 def test_no_jobs_yet_says_what_one_is_UI_3_0(operator_client: Client, viewer_client: Client) -> None:
     assert "No jobs yet" in page(operator_client, "/jobs/")
     html = page(viewer_client, "/jobs/")

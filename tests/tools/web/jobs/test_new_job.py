@@ -13,6 +13,8 @@ from portal.jobs import services
 from portal.jobs.models import Job
 from tools.models import Tool, ToolEmbedding
 
+pytestmark = pytest.mark.usefixtures("one_or_two_models")
+
 
 def page(client: Client, path: str) -> str:
     answer = client.get(path)

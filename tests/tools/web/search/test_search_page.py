@@ -22,6 +22,15 @@ def test_SRC_5_keyword_answers_say_that_they_are_degraded(
     assert "<summary>Score</summary>" in html
 
 
+def test_SRC_5_an_answer_without_vectors_says_that_they_are_missing(
+    viewer_client: Client, make_tool: Callable[..., Tool], embedder: object
+) -> None:
+    make_tool(name="refund_payment", description="Gives a customer their money back.")
+    html = viewer_client.get("/search/?q=give+the+customer+money+back").content.decode()
+    assert "Answered by keyword only." in html
+    assert "None of the tools that were searched has its vector yet." in html
+
+
 @override_settings(SEARCH_SEMANTIC=False)
 def test_UI_1_a_search_fragment_and_an_empty_answer(
     viewer_client: Client, make_tool: Callable[..., Tool]

@@ -3,12 +3,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import uuid4
 
+import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
+from portal.jobs.models import Job
 from tools.catalogue.tools import update_tool
 from tools.models import Tool
 
+pytestmark = pytest.mark.usefixtures("one_or_two_models")
 HTMX = {"HX-Request": "true"}
 
 
@@ -78,6 +81,18 @@ def test_UI_1_status_chips_count_what_they_would_show(
     assert "Failed <b>1</b>" in html
     assert "Pending <b>2</b>" in html
     assert "<strong>1</strong> tool<" in html
+
+
+def test_EMB_10_a_refresh_of_what_a_filter_leaves_asks_for_each_tool_once(
+    operator_client: Client, make_tool: Callable[..., Tool], set_embedding: Callable[..., None]
+) -> None:
+    tools = [make_tool() for _ in range(3)]
+    set_embedding(tools[0], "failed", error="x")
+    path = "/tools/refresh-matching/?embedding_status="
+    assert "Refresh the embeddings of 2 tools?" in operator_client.get(f"{path}pending").content.decode()
+    assert "Refresh the embeddings of 1 tools?" in operator_client.get(f"{path}failed").content.decode()
+    operator_client.post(f"{path}pending")
+    assert sorted(Job.objects.get().args["ids"]) == sorted(str(tool.pk) for tool in tools[1:])
 
 
 def test_CAT_1_inactive_tools_are_shown_on_request(
