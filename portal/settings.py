@@ -217,6 +217,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "portal.http.problems.ApiProblemMiddleware",
+    "portal.http.query_strings.NulReplacedMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",

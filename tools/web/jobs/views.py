@@ -141,7 +141,7 @@ def _spoken(request: TenantRequest, row: JobRow) -> str:
     return f"{row.label}: {quarter * _QUARTER} % done." if quarter > before // _QUARTER else ""
 
 
-@member_page("GET POST", Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR, has_text=True)
 def new_job(request: TenantRequest) -> HttpResponse:
     """The form of a backfill. One button counts and stores nothing, the other one starts the job."""
     given = {name: request.GET[name] for name in ("statuses", "source") if request.GET.get(name)}

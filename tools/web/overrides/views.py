@@ -21,7 +21,8 @@ from tools.catalogue import overrides
 from tools.catalogue.overrides import OverrideStatus
 from tools.models import PARAMETER_PREFIX, ManualOverride, Source
 from tools.web.overrides.state import label_of, override_row, remember_reset, undoable
-from tools.web.shell.access import TenantRequest, actor, member_page, next_url
+from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.shell.addresses import next_url
 from tools.web.shell.confirm import confirm
 from tools.web.shell.diff import as_text
 from tools.web.shell.errors import ErrorsAsMessages

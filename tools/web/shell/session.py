@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
 from portal.tenancy.middleware import SESSION_KEY
-from tools.web.shell.access import TenantRequest, member_page, next_url
+from tools.web.shell.access import TenantRequest, member_page
+from tools.web.shell.addresses import next_url
+from tools.web.shell.kept import Kept, kept_in
 
 THEMES = ("system", "light", "dark")
 _YEAR = 365 * 86_400
 
-login = LoginView.as_view(template_name="registration/login.html", redirect_authenticated_user=True)
+
+class _Login(LoginView):
+    """The sign-in. A form that its visitor could not send before (kept.py) comes along, and is offered to them afterwards."""
+
+    template_name = "registration/login.html"
+    redirect_authenticated_user = True
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        kept = kept_in(request)
+        if kept and request.user.is_authenticated:  # in another tab, meanwhile
+            return _offer(request, kept)
+        return super().dispatch(request, *args, **kwargs)
+
+    def get_redirect_url(self, *args: Any, **kwargs: Any) -> str:
+        return next_url(self.request, "")
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(kept=kept_in(self.request), **kwargs)
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        answer = super().form_valid(form)
+        kept = kept_in(self.request)
+        return _offer(self.request, kept) if kept else answer
+
+
+def _offer(request: HttpRequest, kept: Kept) -> HttpResponse:
+    """What was typed before the login, and the button that sends it."""
+    return render(request, "registration/send_again.html", {"kept": kept, "next": next_url(request, "/")})
+
+
+login = _Login.as_view()
 logout = LogoutView.as_view()
 
 

@@ -68,7 +68,7 @@ def _with_counts(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
 def source_list(request: TenantRequest) -> HttpResponse:
     query = list_query(request)
     known, ignored = known_choices(query, _CHOICES)
-    page = page_of(_filtered(query.get("q", "").replace("\0", ""), known).order_by("slug"), query)
+    page = page_of(_filtered(query.get("q", ""), known).order_by("slug"), query)
     last = Sync.objects.filter(pk__in=[row.last_sync for row in page if row.last_sync])
     syncs = {sync.pk: sync for sync in _with_counts(last)}
     rows = [
@@ -139,7 +139,7 @@ def _render(
     return render(request, name, context, status=status)
 
 
-@member_page("POST", Role.OPERATOR)
+@member_page("POST", Role.OPERATOR, has_text=True)
 def save_settings(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Saves the form. Answers 422 with the errors, or 409 with the values that somebody else has saved since; the form keeps
     what was typed."""

@@ -55,7 +55,7 @@ def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     return render(request, "tools/detail.html", context)
 
 
-@member_page("GET POST", Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR, has_text=True)
 def edit_tool(request: TenantRequest, pk: UUID) -> HttpResponse:
     """The edit form. Answers 422 with the errors, or 409 with both versions; the form keeps what was typed."""
     tool = find_tool(request, pk)
@@ -126,7 +126,7 @@ def _overridden(tool: Tool) -> dict[str, OverrideRow]:
     return found
 
 
-@member_page("GET POST", Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR, has_text=True)
 def new_tool(request: TenantRequest) -> HttpResponse:
     """A tool without a source."""
     defaults = {**ToolForm.initial_of(Tool()), "namespace": "public"}

@@ -62,7 +62,7 @@ def test_UI_1_a_filter_that_no_longer_exists_is_left_out_with_a_notice(
     viewer_client: Client, make_tool: Callable[..., Tool]
 ) -> None:
     make_tool(name="here")
-    for query in ("?tool_type=gone", "?embedding_status=%00", "?q=%00"):
+    for query in ("?tool_type=gone", "?embedding_status=%00"):
         html = viewer_client.get(f"/tools/{query}").content.decode()
         assert "no longer exists and was ignored" in html
         assert names(html, "here")
