@@ -101,7 +101,7 @@ def _as_job(request: TenantRequest, pks: list[UUID]) -> HttpResponse:
         request,
         REFRESH,
         {"ids": [str(pk) for pk in pks]},
-        running="These tools are already being refreshed.",
+        running="These tools were being refreshed already: this is the job.",
         back=next_url(request, "/tools/"),
     )
 

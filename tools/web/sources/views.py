@@ -180,7 +180,7 @@ def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
         request,
         SYNC,
         {"source": source.slug},
-        running="This source is already being synced.",
+        running="This source was being synced already: this is the job.",
         back=reverse("source", args=[pk]),
     )
 
