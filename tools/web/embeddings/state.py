@@ -32,7 +32,7 @@ BADGES = {
             "pending", "Pending", "hourglass-split", "Waiting for its vector; found by keyword until then."
         ),
         Badge("failed", "Failed", "x-octagon-fill", "Embedding failed; found by keyword only."),
-        Badge("disabled", "Disabled", "slash-circle", "Embedding is disabled; found by keyword only."),
+        Badge("disabled", "Disabled", "slash-circle", "Embedding was switched off; found by keyword only."),
         Badge("blank", "Blank", "dash-circle-dotted", "There is no text to embed."),
         Badge("inactive", "Inactive", "power", "Inactive tools are neither embedded nor searched."),
         Badge("none", "Not embedded", "question-circle", "No embedding has been requested yet."),
@@ -100,7 +100,7 @@ class Card:
 
     @property
     def can_refresh(self) -> bool:
-        return self.badge.status not in {"blank", "disabled", "inactive"}
+        return not self.is_off and self.badge.status not in {"blank", "inactive"}
 
     @property
     def has_old_vector(self) -> bool:

@@ -133,7 +133,7 @@ def test_EMB_9_a_ready_card_keeps_serving_while_it_is_refreshed(
         ("failed", "The provider refused the text.", "The provider refused the text."),
         ("failed", "", "The reason was not recorded."),
         ("failed", "x", "found by keyword only"),
-        ("disabled", "", "No embedding provider is configured"),
+        ("disabled", "", "written while embedding was switched off"),
         ("blank", "", "no text to embed"),
     ],
 )
@@ -147,6 +147,36 @@ def test_EMB_5_cards_at_rest_give_their_reason_and_do_not_poll(
     assert words in html
     assert "hx-trigger" not in html
     assert ("Retry now" in html) == (status == "failed")
+    assert ("Embed now" in html) == (status == "disabled")
+
+
+def test_EMB_5_a_tool_that_was_written_while_embedding_was_off_is_embedded_by_its_button_once_it_is_back(
+    operator_client: Client, make_tool: Callable[..., Tool], settings: Any
+) -> None:
+    provider, settings.EMBEDDING_PROVIDER = settings.EMBEDDING_PROVIDER, "disabled"
+    tool = make_tool()
+    html = card(operator_client, tool)
+    assert "No embedding provider is configured" in html
+    assert "<button" not in html
+    settings.EMBEDDING_PROVIDER = provider
+    assert "Embed now" in card(operator_client, tool)
+    html = operator_client.post(f"/tools/{tool.pk}/embedding/refresh/", headers=HTMX).content.decode()
+    assert "Embedding refresh queued." in html
+    assert "Pending" in html
+
+
+def test_SRC_5_a_card_says_that_a_vector_of_an_older_text_is_not_searched(
+    viewer_client: Client, make_tool: Callable[..., Tool], set_embedding: Callable[..., None]
+) -> None:
+    tool = make_tool()
+    set_embedding(tool, "ready")
+    update_tool(pk=tool.pk, expected_version=1, changes={"description": "Other."}, actor="x")
+    html = card(viewer_client, tool)
+    assert "The vector of the previous text is not searched: the tool is found by keyword until then." in html
+    ToolEmbedding.objects.update(status="failed", error="x")
+    html = card(viewer_client, tool)
+    assert "found by keyword only" in html
+    assert "still uses" not in html
 
 
 def test_EMB_5_a_tool_without_embedding_or_activity_says_so(
