@@ -77,6 +77,9 @@ def test_SYN_5_filters_narrow_the_list_and_a_fragment_answers_them(
     html = page(operator_client, "?field=nonsense")
     assert "The filter field “nonsense” no longer exists" in html
     assert "No override matches" in page(operator_client, "?source=nope")
+    html = page(operator_client, "?source=nope&field=description&who=olga&conflicts=1")
+    filters = "Filtered by source “nope”, field “Description”, overridden by “olga”, only conflicts."
+    assert filters in html  # every one that is in force
 
 
 def test_SYN_5_without_overrides_the_page_says_what_one_is(viewer_client: Client) -> None:
