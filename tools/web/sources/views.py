@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -14,10 +15,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from portal.tenancy.models import Role
-from tools.catalogue import history, sources
+from tools.catalogue import history, overrides, sources
 from tools.catalogue.errors import CatalogueError, StaleSettings
 from tools.imports.syncing.jobs import SYNC
-from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
+from tools.models import ManualOverride, Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.history.state import last_author, settings_at, settings_history
 from tools.web.jobs.views import start_job
 from tools.web.shell.access import TenantRequest, actor, find_row, member_page
@@ -71,8 +72,9 @@ def source_list(request: TenantRequest) -> HttpResponse:
     page = page_of(_filtered(query.get("q", ""), known).order_by("slug"), query)
     last = Sync.objects.filter(pk__in=[row.last_sync for row in page if row.last_sync])
     syncs = {sync.pk: sync for sync in _with_counts(last)}
+    conflicts = _conflicts(request, list(page))
     rows = [
-        (source, sync, STATES[SyncState(sync.state)] if sync else None)
+        (source, sync, STATES[SyncState(sync.state)] if sync else None, conflicts[source.pk])
         for source in page
         for sync in [syncs.get(source.last_sync)]
     ]
@@ -84,6 +86,16 @@ def source_list(request: TenantRequest) -> HttpResponse:
         "choices": _CHOICES,
     }
     return render_list(request, "sources/list.html", query, page, context)
+
+
+def _conflicts(request: TenantRequest, sources: list[Any]) -> Counter[UUID]:
+    """How many overrides of each of the sources are in conflict now."""
+    shown = visible_tools(request).filter(source__in=sources, endpoint__isnull=False)
+    overridden = dict(shown.filter(overrides__isnull=False).values_list("pk", "source_id"))
+    if not overridden:
+        return Counter()
+    statuses = overrides.override_statuses(ManualOverride.objects.filter(tool__in=list(overridden)))
+    return Counter(overridden[one.tool_id] for one in statuses if one.conflict)
 
 
 def _filtered(text: str, known: Mapping[str, str]) -> QuerySet[Any]:

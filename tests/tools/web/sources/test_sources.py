@@ -16,8 +16,9 @@ from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
 from tests.support.pages.web import SHOP_DOCUMENT, seen
 from tools.catalogue import sources
+from tools.catalogue.overrides import keep_many
 from tools.catalogue.tools import update_tool
-from tools.models import Source, Sync, Tool
+from tools.models import ManualOverride, Source, Sync, Tool
 
 RAW = (SHOP_DOCUMENT % "Lists orders.").encode()
 HTMX = {"HX-Request": "true"}
@@ -76,6 +77,24 @@ def test_the_list_shows_the_last_sync_the_next_one_and_what_fails_UI_3_4(
     assert counts.index("1<span") < counts.index("added") < counts.index("0<span") < counts.index("removed")
     assert "shop" in operator_client.get("/sources/?state=failing").content.decode()
     assert "No source matches" in operator_client.get("/sources/?state=planned").content.decode()
+
+
+def test_the_list_counts_conflicts_as_they_are_now_and_forgets_those_that_were_decided_SYN_5(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    import_document(tenant, document("orders", "prices"))
+    edit = {"changes": {"description": "Ours."}, "expected_version": 1, "actor": "olga"}
+    update_tool(pk=Tool.objects.get(name="orders").pk, **edit)
+    assert "in conflict" not in operator_client.get("/sources/").content.decode()
+    import_document(tenant, document("orders", "prices", orders="Theirs."))
+    source, sync = Source.objects.get(), Sync.objects.latest("created_at")
+    counted = '<a class="missing small text-nowrap" href="/overrides/?source=shop&amp;conflicts=1">1 in conflict</a>'
+    assert counted in operator_client.get("/sources/").content.decode()
+    pages = ("/sources/", f"/sources/{source.pk}/", f"/sources/{source.pk}/syncs/{sync.pk}/")
+    keep_many(overrides=list(ManualOverride.objects.values_list("pk", flat=True)), actor="olga")
+    for path in pages:
+        assert "1 in conflict" not in operator_client.get(path).content.decode(), path
+    assert "shows those that are still in conflict" in operator_client.get(pages[-1]).content.decode()
 
 
 def test_the_list_asks_the_same_questions_however_many_sources_there_are(

@@ -12,7 +12,7 @@ from django.utils import timezone
 from embeddings.models import EmbeddingTask
 from tests.support.pages.web import import_shop, seen_of
 from tools.catalogue.tools import refresh_embeddings, update_tool
-from tools.models import ManualOverride, Source, Tool, ToolEmbedding
+from tools.models import Endpoint, ManualOverride, Source, Tool, ToolEmbedding
 
 HTMX = {"HX-Request": "true"}
 
@@ -39,6 +39,40 @@ def test_UI_1_the_page_shows_what_an_agent_sees(viewer_client: Client, imported_
         assert part in html
     assert "What is embedded" in html
     assert "list Orders" in html
+
+
+def test_UI_1_a_tool_without_method_and_path_has_no_empty_endpoint(
+    viewer_client: Client, imported_tool: Tool
+) -> None:
+    path = f"/tools/{imported_tool.pk}/"
+    assert "<dt>Endpoint</dt>" in viewer_client.get(path).content.decode()
+    Endpoint.objects.update(method="", path="")  # as of an MCP server
+    assert "<dt>Endpoint</dt>" not in viewer_client.get(path).content.decode()
+
+
+def test_UI_1_an_inactive_tool_says_so_once_in_its_head(
+    viewer_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool(active=False)
+    head = viewer_client.get(f"/tools/{tool.pk}/history/").content.decode().partition('class="tabs"')[0]
+    assert head.count("Inactive</span>") == 1
+
+
+def test_UI_1_lines_of_markdown_show_code_and_no_back_ticks(
+    viewer_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"x": {"type": "string", "description": "One of `a` or ``b``."}},
+    }
+    tool = make_tool(description="Sets `limit` & <b>more</b>; ends in `cut", parameters=schema)
+    html = viewer_client.get("/tools/").content.decode()
+    assert "Sets <code>limit</code> &amp; &lt;b&gt;more&lt;/b&gt;; ends in cut" in html
+    html = viewer_client.get(f"/tools/{tool.pk}/").content.decode()
+    assert "<td>One of <code>a</code> or <code>b</code>." in html
+    for path in ("/docs/problems/", "/docs/problems/validation_error"):
+        text = viewer_client.get(path).content.decode().partition("<h2>Example")[0]
+        assert "`" not in text, path
 
 
 def test_SEC_3_hostile_text_is_shown_as_text(viewer_client: Client, make_tool: Callable[..., Tool]) -> None:
