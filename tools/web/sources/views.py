@@ -12,6 +12,7 @@ from django.contrib import messages
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.template.defaultfilters import pluralize
 from django.urls import reverse
 
 from portal.tenancy.models import Role
@@ -215,19 +216,30 @@ def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpR
 @member_page("GET POST", Role.ADMIN)
 def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
     source = _find(pk)
-    tools = source.active_tools + source.inactive_tools
-    if request.method != "POST":
+    count, wanted = source.active_tools + source.inactive_tools, request.POST.get("tools", "")
+    if request.method != "POST" or (count and wanted not in {"deactivate", "delete"}):
         return confirm(
             request,
             title=f"Delete the source {source.slug}?",
-            effect=f"This deletes its {tools} tools with their overrides and vectors, its endpoints, its documents and its syncs. "
-            "It cannot be undone; a new import brings the tools back, but not the overrides.",
-            button=f"Delete source and {tools} tools",
+            effect="This deletes its endpoints, its documents and its syncs. It cannot be undone.",
+            problem="Choose what becomes of its tools." if request.method == "POST" else "",
+            details="sources/delete.html",
+            count=count,
+            overridden=source.tools.filter(overrides__isnull=False).distinct().count(),
+            button="Delete the source",
             dangerous=True,
             cancel=reverse("source", args=[pk]),
+            status=422 if request.method == "POST" else 200,
         )
     with ErrorsAsMessages(request):
-        count = sources.delete_source(pk=source.pk, actor=actor(request))
-        messages.success(request, f"The source {source.slug} was deleted with {count} tools.")
+        keep = wanted == "deactivate"
+        done = sources.delete_source(pk=source.pk, actor=actor(request), keep_tools=keep)
+        tools = f"{done:,} tool{pluralize(done)}"
+        messages.success(
+            request,
+            f"The source {source.slug} was deleted, and its {tools} deactivated."
+            if keep
+            else f"The source {source.slug} was deleted with {tools}.",
+        )
         return redirect("source-list")
     return redirect("source", pk=pk)

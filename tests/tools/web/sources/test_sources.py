@@ -18,7 +18,7 @@ from tests.support.pages.web import SHOP_DOCUMENT, seen
 from tools.catalogue import sources
 from tools.catalogue.overrides import keep_many
 from tools.catalogue.tools import update_tool
-from tools.models import ManualOverride, Source, Sync, Tool
+from tools.models import ManualOverride, Source, Sync, Tool, ToolEmbedding
 
 RAW = (SHOP_DOCUMENT % "Lists orders.").encode()
 HTMX = {"HX-Request": "true"}
@@ -282,10 +282,37 @@ def test_a_source_is_deleted_with_its_tools_after_a_question_that_counts_them(
 ) -> None:
     path = f"/sources/{imported_tool.source_id}/delete/"
     assert operator_client.post(path).status_code == 403
-    assert "Delete source and 1 tools" in admin_client.get(path).content.decode()
-    assert admin_client.post(path).status_code == 302
+    assert "Its 1 tool<" in admin_client.get(path).content.decode()
+    undecided = admin_client.post(path)
+    assert undecided.status_code == 422
+    assert "Choose what becomes of its tools." in undecided.content.decode()
+    assert Source.objects.exists()
+    assert admin_client.post(path, {"tools": "delete"}).status_code == 302
     assert not Tool.objects.exists()
     assert admin_client.get(path).status_code == 404
+
+
+def test_the_tools_of_a_source_that_is_deleted_can_be_kept_inactive_with_their_texts(
+    admin_client: Client, imported_tool: Tool
+) -> None:
+    update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Ours."}, actor="olga")
+    path = f"/sources/{imported_tool.source_id}/delete/"
+    assert "but not the overrides of 1 of them" in admin_client.get(path).content.decode()
+    answer = admin_client.post(path, {"tools": "deactivate"}, follow=True)
+    assert "The source shop was deleted, and its 1 tool deactivated." in answer.content.decode()
+    assert not Source.objects.exists()
+    kept = Tool.objects.get()
+    assert (kept.pk, kept.active, kept.description, kept.source_id, kept.endpoint_id) == (
+        imported_tool.pk, False, "Ours.", None, None,
+    )  # fmt: skip
+    html = admin_client.get(f"/tools/{kept.pk}/").content.decode()
+    assert "written by hand" in html
+    assert "Ours." in admin_client.get(f"/tools/{kept.pk}/history/").content.decode()
+    # It is a tool like any other by hand: it can be edited, brought back and deleted.
+    update_tool(pk=kept.pk, expected_version=kept.version, changes={"active": True}, actor="olga")
+    assert ToolEmbedding.objects.get().active
+    assert admin_client.post(f"/tools/{kept.pk}/delete/").status_code == 302
+    assert not Tool.objects.exists()
 
 
 def test_CAT_8_the_history_of_settings_shows_who_changed_what_and_fills_the_form_again(
