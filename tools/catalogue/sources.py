@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models.functions import Now
 
+from embeddings.models import Priority
 from embeddings.queue.enqueue import delete_tasks
 from portal.outbound.addresses import validate_url
 from portal.outbound.errors import FetchError
@@ -18,6 +19,7 @@ from portal.tenancy.context import current_tenant
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid
 from tools.catalogue.history import ANY_EVENT, require_event
+from tools.catalogue.projection import tool_fields
 from tools.catalogue.tools import catalogue_write, refuse_unknown_fields, save_tools, validate_fields
 from tools.models import (
     DescriptionSource,
@@ -61,6 +63,7 @@ def update_source(*, pk: UUID, actor: str, expected_event: int | None = ANY_EVEN
         source: Source = Source.objects.select_for_update(no_key=True).get(pk=pk)
         require_event(source, expected_event)
         read_at = source.server.slug if source.server else source.url
+        called = source.display_title
         changed = [name for name, value in changes.items() if getattr(source, name) != value]
         if not changed:
             return source
@@ -78,7 +81,22 @@ def update_source(*, pk: UUID, actor: str, expected_event: int | None = ANY_EVEN
         source.updated_at = Now()
         source.save(update_fields=[*changed, "next_sync_at", "updated_at"])
         source.refresh_from_db()
+        if source.display_title != called:
+            _name_server(source, actor)
     return source
+
+
+def _name_server(source: Source, actor: str) -> None:
+    """Gives the tools of a source its new title, which is part of what is embedded and searched, as its next sync would."""
+    mine = source.tools.filter(endpoint__isnull=False).order_by("pk")
+    renamed = {}
+    for tool in mine.select_for_update(of=("self",), no_key=True).prefetch_related("endpoint"):
+        tool.source = source
+        server = tool_fields(*tool.backing)["server"]
+        if tool.server != server:
+            tool.server = server
+            renamed[tool] = ("server",)
+    save_tools(renamed, actor, priority=Priority.BACKFILL)
 
 
 def _leave(source: Source, read_at: str, actor: str) -> None:

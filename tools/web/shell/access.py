@@ -113,8 +113,8 @@ def _login_with_text(request: TenantRequest) -> HttpResponse:
     """The login, which takes along what was typed."""
     context = {"kept": kept_of(request), "next": page_before(request, "/"), "has_files": bool(request.FILES)}
     if not request.htmx:
-        return render(request, "registration/login.html", context, status=422)
-    answer = render(request, "registration/login.html#login", context, status=422)
+        return render(request, "registration/login.html", context, status=403)
+    answer = render(request, "registration/login.html#login", context, status=403)
     return reswap(retarget(answer, "#main"), "innerHTML")
 
 

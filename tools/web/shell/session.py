@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from portal.tenancy.middleware import SESSION_KEY
@@ -51,6 +55,33 @@ def _offer(request: HttpRequest, kept: Kept) -> HttpResponse:
 
 login = _Login.as_view()
 logout = LogoutView.as_view()
+
+
+class _PasswordForm(PasswordChangeForm[User]):
+    """The old password and twice the new one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["old_password"].label = "Present password"
+        self.fields["new_password1"].help_text = "At least 12 characters."
+        self.fields["new_password2"].label = "New password again"
+        self.fields["new_password2"].help_text = ""
+        for field in self.fields.values():
+            field.widget.attrs["class"] = "form-control"
+
+
+@sensitive_post_parameters()
+@member_page("GET POST")
+def change_password(request: TenantRequest) -> HttpResponse:
+    """A person's own password. Their other sessions end."""
+    user = cast(User, request.user)
+    form = _PasswordForm(user, request.POST if request.method == "POST" else None)
+    if form.is_valid():
+        form.save()
+        update_session_auth_hash(request, user)
+        messages.success(request, "Your password was changed. Your other sessions have ended.")
+        return redirect("tool-list")
+    return render(request, "registration/password.html", {"form": form}, status=422 if form.is_bound else 200)
 
 
 @require_POST

@@ -230,3 +230,27 @@ def test_a_forged_form_is_refused_in_plain_words(db: None) -> None:
     assert answer.status_code == 403
     assert "This form has expired" in answer.content.decode()
     assert "<style" not in answer.content.decode()
+
+
+def test_a_viewer_changes_her_own_password_and_her_other_sessions_end(tenant: Tenant) -> None:
+    user = get_user_model().objects.create_user("vera", password=(old := "correct horse battery"))
+    Membership.objects.create(user=user, role="viewer")
+    client, elsewhere, new = Client(), Client(), "staple correct horse"
+    for one in (client, elsewhere):
+        one.force_login(user)
+    assert 'href="/password/"' in client.get("/tools/").content.decode()
+
+    def change(present: str, first: str, second: str) -> Any:
+        fields = {"old_password": present, "new_password1": first, "new_password2": second}
+        return client.post("/password/", fields)
+
+    for fields in (("wrong", new, new), (old, "short", "short"), (old, new, "another one of length")):
+        refused = change(*fields)
+        assert refused.status_code == 422
+        assert "Your password was not changed." in refused.content.decode()
+        assert new not in refused.content.decode()
+    assert change(old, new, new)["Location"] == "/tools/"
+    user.refresh_from_db()
+    assert user.check_password(new)
+    assert client.get("/tools/").status_code == 200
+    assert elsewhere.get("/tools/")["Location"].startswith("/login/")
