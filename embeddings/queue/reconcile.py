@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from embeddings import registry, slots
-from embeddings.models import EmbeddingStatus, EntityEmbedding, Priority
+from embeddings.models import EmbeddingStatus, Priority
 from embeddings.queue import sql
 from embeddings.queue.enqueue import EmbeddingRequest, enqueue, requeue
 from embeddings.slots import Slot
@@ -85,17 +85,15 @@ def _compare_texts(tenant_id: UUID, entity: registry.EmbeddedEntity, serving: Sl
         if len(ids) == BATCH_SIZE:
             _looked_at[place] = ids[-1]
         embeddings = entity.model.objects.filter(Q(entity_id__in=ids), slot=serving.number)
-        stored = {
-            row.entity_id: row for row in embeddings.only("entity_id", "source_hash", "status", "active")
-        }
+        columns = ("entity_id", "active", "status", "source_hash")
+        stored = {pk: row for pk, *row in embeddings.values_list(*columns)}
         texts = entity.load_texts(ids)
         missing = [EmbeddingRequest(pk, text) for pk, text in texts.items() if pk not in stored]
-        wrong = [pk for pk, text in texts.items() if pk in stored and not _is_of(stored[pk], text)]
+        wrong = [pk for pk, text in texts.items() if pk in stored and not _is_of(text, *stored[pk])]
         repaired = enqueue(entity, missing, priority=Priority.BACKFILL)
         return repaired + (requeue(entity, sorted(wrong), refresh=True) if wrong else 0)
 
 
-def _is_of(row: EntityEmbedding, text: str) -> bool:
-    """Whether the row wants the vector of this text."""
-    is_blank = row.status == EmbeddingStatus.BLANK
-    return row.active and row.source_hash == source_hash(text) and is_blank == (not text)
+def _is_of(text: str, active: bool, status: str, wanted: str) -> bool:  # noqa: FBT001 - a row's columns
+    """Whether an embedding with these columns wants the vector of this text."""
+    return active and wanted == source_hash(text) and (status == EmbeddingStatus.BLANK) == (not text)

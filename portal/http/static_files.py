@@ -54,38 +54,37 @@ class DigestStorage(StaticFilesStorage):
         return super().url(_name_with_digest(name) if name and not settings.DEBUG else name)
 
 
-class StaticFilesMiddleware(WhiteNoiseMiddleware):
+class StaticFilesMiddleware:
     """Answers these addresses, and the plain ones, for which a browser asks again after an hour."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        super().__init__(get_response)
+        self._plain: Any = WhiteNoiseMiddleware(get_response)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        address = request.path_info
+        files, prefix, address = self._plain.files, self._plain.static_prefix, request.path_info
         # The digest of a page of another release, too: it gets the file of this one.
-        plain = (
-            _WITH_DIGEST.sub(r"\g<stem>\g<suffix>", address) if _WITH_DIGEST.fullmatch(address) else address
-        )
-        static_file = None if plain == address else self.files.get(plain)
-        if static_file is None:
-            plain, static_file = address, self.files.get(address)
-        if static_file is None or self.autorefresh:
-            answer: HttpResponseBase = super().__call__(request)
+        found = _WITH_DIGEST.fullmatch(address)
+        plain = f"{found['stem']}{found['suffix']}" if found else address
+        if plain not in files:
+            plain = address
+        if plain not in files or self._plain.autorefresh:
+            answer: HttpResponseBase = self._plain(request)
             return answer
-        name = plain.removeprefix(self.static_prefix)
-        answer = self._compressed(static_file, _found(name), request) or self.serve(static_file, request)
-        if address == f"{self.static_prefix}{_name_with_digest(name)}" != plain:
+        name = plain.removeprefix(prefix)
+        answer = _compressed(files[plain], _found(name), request) or self._plain.serve(files[plain], request)
+        if plain != address == f"{prefix}{_name_with_digest(name)}":
             answer["Cache-Control"] = _FOR_EVER
         answer["Vary"] = "Accept-Encoding"
         return answer
 
-    def _compressed(self, static_file: Any, path: Path | None, request: HttpRequest) -> HttpResponse | None:
-        """The whole file with gzip; None where that is not what is asked for."""
-        accepted = "gzip" in request.headers.get("Accept-Encoding", "")
-        if path is None or path.suffix not in _TEXTS or not accepted or request.method not in {"GET", "HEAD"}:
-            return None
-        asked = static_file.get_response("HEAD", request.META)  # which opens nothing
-        if asked.status != HTTPStatus.OK:
-            return None
-        headers = {name: value for name, value in asked.headers if name != "Content-Length"}
-        return HttpResponse(_packed(path), headers={**headers, "Content-Encoding": "gzip"})
+
+def _compressed(static_file: Any, path: Path | None, request: HttpRequest) -> HttpResponse | None:
+    """The whole file with gzip; None where that is not what is asked for."""
+    accepted = "gzip" in request.headers.get("Accept-Encoding", "")
+    if path is None or path.suffix not in _TEXTS or not accepted or request.method not in {"GET", "HEAD"}:
+        return None
+    asked = static_file.get_response("HEAD", request.META)  # which opens nothing
+    if asked.status != HTTPStatus.OK:
+        return None
+    headers = {name: value for name, value in asked.headers if name != "Content-Length"}
+    return HttpResponse(_packed(path), headers={**headers, "Content-Encoding": "gzip"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from django.conf import settings
 from django.contrib import messages
@@ -10,7 +10,7 @@ from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, LogoutView
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
@@ -30,16 +30,16 @@ class _Login(LoginView):
     template_name = "registration/login.html"
     redirect_authenticated_user = True
 
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
         kept = kept_in(request)
         if kept and request.user.is_authenticated:  # in another tab, meanwhile
             return _offer(request, kept)
         return super().dispatch(request, *args, **kwargs)
 
-    def get_redirect_url(self, *args: Any, **kwargs: Any) -> str:
+    def get_redirect_url(self, *args: object, **kwargs: object) -> str:
         return next_url(self.request, "")
 
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+    def get_context_data(self, **kwargs: object) -> dict[str, object]:
         return super().get_context_data(kept=kept_in(self.request), **kwargs)
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
@@ -57,11 +57,11 @@ login = _Login.as_view()
 logout = LogoutView.as_view()
 
 
-class _PasswordForm(PasswordChangeForm[User]):
+class _PasswordForm(PasswordChangeForm):
     """The old password and twice the new one."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, user: User, data: QueryDict | None) -> None:
+        super().__init__(user, data)
         self.fields["old_password"].label = "Present password"
         self.fields["new_password1"].help_text = "At least 12 characters."
         self.fields["new_password2"].label = "New password again"

@@ -89,7 +89,7 @@ def source_list(request: TenantRequest) -> HttpResponse:
     return render_list(request, "sources/list.html", query, page, context)
 
 
-def _conflicts(request: TenantRequest, sources: list[Any]) -> Counter[UUID]:
+def _conflicts(request: TenantRequest, sources: list[Source]) -> Counter[UUID]:
     """How many overrides of each of the sources are in conflict now."""
     shown = visible_tools(request).filter(source__in=sources, endpoint__isnull=False)
     overridden = dict(shown.filter(overrides__isnull=False).values_list("pk", "source_id"))
