@@ -76,6 +76,9 @@ def member_page(
             except ObjectDoesNotExist:
                 # A second press of Delete waits for the first one, and then there is nothing left.
                 raise Http404("This no longer exists: somebody has deleted it.") from None
+            if asked.htmx and answer.has_header("Location"):
+                # htmx would follow, and put a whole page into the place of a fragment or a dialog.
+                answer = HttpResponseClientRedirect(answer["Location"])
             patch_vary_headers(answer, ["HX-Request"])
             # Pages show a tenant's data: neither a proxy nor the browser's cache may keep them past the sign-out.
             patch_cache_control(answer, private=True, no_store=True)

@@ -37,7 +37,9 @@ class _Login(LoginView):
         return super().dispatch(request, *args, **kwargs)
 
     def get_redirect_url(self, *args: object, **kwargs: object) -> str:
-        return next_url(self.request, "")
+        wanted = next_url(self.request, "")
+        # Whoever is signed in already would be led here again and again.
+        return "" if wanted.partition("?")[0] == self.request.path else wanted
 
     def get_context_data(self, **kwargs: object) -> dict[str, object]:
         return super().get_context_data(kept=kept_in(self.request), **kwargs)

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test import Client, RequestFactory
@@ -45,6 +46,20 @@ def test_a_member_of_nothing_is_told_so(db: None) -> None:
     answer = client.get("/tools/")
     assert answer.status_code == 403
     assert "not a member of any tenant" in answer.content.decode()
+
+
+def test_a_question_that_has_nothing_to_ask_moves_the_whole_page_and_fills_no_dialog_with_it(
+    admin_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool()
+    version = apps.get_model("tools", "ToolEvent").objects.get(pgh_obj_id=tool.pk).pgh_id
+    for path, there in (
+        ("/overrides/reset/?selected=none&next=/overrides/%3Fwho=x", "/overrides/?who=x"),
+        (f"/tools/{tool.pk}/history/{version}/restore/", f"/tools/{tool.pk}/history/"),
+    ):
+        assert admin_client.get(path)["Location"] == there
+        answer = admin_client.get(path, headers={"HX-Request": "true"})
+        assert (answer.status_code, answer["HX-Redirect"]) == (200, there)
 
 
 def test_the_root_leads_to_the_tools(viewer_client: Client) -> None:

@@ -22,7 +22,7 @@ ODD = [
 ]  # fmt: skip
 NAMED = [
     "/overrides/?source=%00x", "/overrides/?who=%00", "/overrides/reset/?all=1&source=%00", "/overrides/reset/?next=tools",
-    "/login/?next=%00", "/admin/tools/tool/?namespace=%00", "/admin/tools/tool/?q=%00", "/tools/?q=%00&source=%00&tag=%00",
+    "/login/?next=%00", "/login/?next=/login/", "/login/?next=/login/%3Fnext%3D/login/", "/admin/tools/tool/?namespace=%00", "/admin/tools/tool/?q=%00", "/tools/?q=%00&source=%00&tag=%00",
 ]  # fmt: skip
 
 
