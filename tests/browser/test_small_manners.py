@@ -14,6 +14,8 @@ from tests.support.pages.browser import Portal
 from tools.catalogue.tools import create_tool, update_tool
 from tools.models import McpServer, Source, Sync, Tool, ToolEmbedding
 
+pytestmark = pytest.mark.slow
+
 LONG = "A sentence of a long text, which is one of very many. " * 200
 
 
@@ -94,7 +96,6 @@ def test_only_an_hourglass_turns_and_only_where_something_waits_UI_3_0(
     assert page.evaluate(turning)
 
 
-@pytest.mark.slow
 def test_nothing_is_cut_off_on_a_telephone_UI_3_0(portal: Portal, sign_in: Callable[..., Page]) -> None:
     tool = overridden(portal)
     with tenant_context(portal.tenant.pk):
