@@ -86,5 +86,6 @@ def _compressed(static_file: Any, path: Path | None, request: HttpRequest) -> Ht
     asked = static_file.get_response("HEAD", request.META)  # which opens nothing
     if asked.status != HTTPStatus.OK:
         return None
-    headers = {name: value for name, value in asked.headers if name != "Content-Length"}
-    return HttpResponse(_packed(path), headers={**headers, "Content-Encoding": "gzip"})
+    packed = _packed(path)
+    headers = {**dict(asked.headers), "Content-Encoding": "gzip", "Content-Length": str(len(packed))}
+    return HttpResponse(packed, headers=headers)

@@ -49,7 +49,9 @@ def test_what_was_typed_is_shown_kept_through_a_wrong_password_and_sent_after_th
 ) -> None:
     tool, client = make_tool(), Client()
     path = f"/tools/{tool.pk}/edit/"
-    answer = client.post(path, {"name": tool.name, "description": TYPED, "version": tool.version})
+    kept = ("name", "tool_type", "lifecycle", "sensitivity", "visibility", "semantic_weight", "version")
+    typed = {**{name: getattr(tool, name) for name in kept}, "description": TYPED, "active": "on"}
+    answer = client.post(path, typed)
     page = answer.content.decode()
     assert "Your session has ended. Nothing was saved yet." in page
     assert "written for an hour" in page
