@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from django.db import models
 from django.db.models.functions import Now
-from django.utils import timezone
 
 
 class Circuit(models.Model):
@@ -33,11 +32,6 @@ class Circuit(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} for {self.purpose}: {self.reason}"
-
-    @property
-    def is_due(self) -> bool:
-        """Whether whoever needs the service next may try it."""
-        return self.next_try is not None and self.next_try <= timezone.now()
 
 
 class CounterSum(models.Model):

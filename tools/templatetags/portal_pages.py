@@ -59,6 +59,11 @@ def ago(moment: datetime | None) -> SafeString | str:
     )
 
 
+@register.filter
+def is_past(moment: datetime) -> bool:
+    return moment <= timezone.now()
+
+
 @register.simple_tag(takes_context=True)
 def poll(context: dict[str, Any], url: str, **query: Any) -> SafeString:
     """The attributes of an element that replaces itself by the answer of `url` with `query`, at first often, then less."""
