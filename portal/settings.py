@@ -360,10 +360,7 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STORAGES = {
-    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "portal.http.static_files.DigestStorage"},
-}
+STORAGES = {"staticfiles": {"BACKEND": "portal.http.static_files.DigestStorage"}}
 WHITENOISE_USE_FINDERS = True  # the repository's own vendored files; no build step
 WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_MAX_AGE = 3600
