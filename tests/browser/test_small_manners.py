@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from portal.jobs import services as jobs
 from portal.tenancy.context import tenant_context
 from tests.support.imports.documents import document, import_document
 from tests.support.pages.browser import Portal
@@ -119,3 +120,13 @@ def test_nothing_is_cut_off_on_a_telephone_UI_3_0(portal: Portal, sign_in: Calla
             .map(one => one.outerHTML.slice(0, 120))"""
         )
         assert cut == [], path
+
+
+def test_the_pill_is_whole_beside_long_names_UI_3_0(portal: Portal, sign_in: Callable[..., Page]) -> None:
+    with tenant_context(portal.tenant.pk):
+        jobs.start("backfill_embeddings", {}, by="olga")
+    for width in (1200, 1280, 390):
+        page = sign_in(viewport={"width": width, "height": 900})
+        pill = page.locator("#jobs-count")
+        expect(pill).to_have_text("1 job")
+        assert pill.evaluate("one => one.scrollWidth <= one.clientWidth || one.clientWidth === 0"), width
