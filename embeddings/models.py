@@ -5,7 +5,7 @@ The states of an embedding (EMB-5). An arrow is the function of queue/enqueue.py
     (new) -enqueue-> pending -store-> ready -enqueue (the text changed)-> pending
     pending -enqueue (back to the text of its vector)-> ready
     pending -fail (after the last attempt)-> failed -enqueue-> pending
-    any -enqueue (no text)-> blank        any -enqueue (provider disabled)-> disabled -enqueue (by a backfill)-> pending
+    any -enqueue (no text)-> blank        any -enqueue (provider disabled)-> disabled -enqueue (by the reconciler or a backfill)-> pending
 
 The states of a task:
 

@@ -73,6 +73,11 @@ def all() -> list[Slot]:  # noqa: A001 - read as slots.all()
     return [_slot(row) for row in _rows()]
 
 
+def in_use() -> set[str]:
+    """The models that workers and searches ask; none while embedding is switched off."""
+    return set() if settings.EMBEDDING_PROVIDER == "disabled" else {slot.model for slot in all()}
+
+
 def _rows() -> list[EmbeddingModel]:
     first = EmbeddingModel(slot=0, model=settings.EMBEDDING_MODEL, serves=True)
     return list(EmbeddingModel.objects.order_by("-serves")) or [first]

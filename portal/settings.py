@@ -217,8 +217,9 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "portal.http.problems.ApiProblemMiddleware",
+    "portal.http.query_strings.NulReplacedMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.http.static_files.StaticFilesMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -359,6 +360,7 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {"staticfiles": {"BACKEND": "portal.http.static_files.DigestStorage"}}
 WHITENOISE_USE_FINDERS = True  # the repository's own vendored files; no build step
 WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_MAX_AGE = 3600

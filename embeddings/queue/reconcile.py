@@ -1,27 +1,37 @@
-"""Finds embeddings that are pending without a task, whatever bug or restore left them so, and those that a new slot does not
-have yet (EMB-10). Deletes what is left over: the vectors of a slot that was dropped, the tasks of entities that are gone and of
-models without a slot, and such models' circuits.
+"""Finds embeddings that are not of their entity's text and that no task will put right, whatever bug, outage or restore left
+them so (RELIABILITY rule 14): pending without a task, made while embedding was switched off, failed without the task that tells
+why, of another model, or missing in a new slot (EMB-10). It also reads the texts themselves again, some at each run, for what a
+write forgot to enqueue. Deletes what is left over: the vectors of a slot that was dropped, the tasks of entities that are gone
+and of models without a slot, and such models' circuits.
 
-Runs every few minutes from beat and at the start of a worker; a healthy catalogue costs one index scan a tenant and slot.
+Runs every few minutes from beat and at the start of a worker; a healthy catalogue costs one index scan a tenant and slot, and
+BATCH_SIZE texts a tenant.
 """
 
 from __future__ import annotations
 
 from uuid import UUID
 
+from django.conf import settings
+from django.db.models import Q
+
 from embeddings import registry, slots
+from embeddings.models import EmbeddingStatus, Priority
 from embeddings.queue import sql
-from embeddings.queue.enqueue import requeue
+from embeddings.queue.enqueue import EmbeddingRequest, enqueue, requeue
 from embeddings.slots import Slot
+from embeddings.text import source_hash
 from portal.resilience import circuit_breaker
 from portal.tenancy.context import tenant_context, tenant_ids
 
 BATCH_SIZE = 1000
+_NOTHING = UUID(int=0)
+# By tenant and type, the last entity whose text this process has looked at.
+_looked_at: dict[tuple[UUID, str], UUID] = {}
 
 
 def reconcile() -> int:
-    """Enqueues what is `pending` without a task, and what one slot has and another lacks, in every tenant; returns how many. Needs
-    the worker's login."""
+    """Enqueues what has work to be done and no task that does it, in every tenant; returns how many. Needs the worker's login."""
     serving, *others = slots.all()
     slots.clear_dropped()
     models = [slot.model for slot in (serving, *others)]
@@ -35,12 +45,16 @@ def reconcile() -> int:
                 sql.execute("reconcile.prune_tasks", entity, models=models)
             for slot, reference in pairs:
                 repaired += _repair(tenant_id, entity, slot, reference)
+            repaired += _compare_texts(tenant_id, entity, serving)
     return repaired
 
 
 def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, reference: Slot) -> int:
     """Enqueues in batches by id, each a transaction: a row that cannot be repaired now does not hold up the rest."""
-    repaired, after = 0, UUID(int=0)
+    repaired, after = 0, _NOTHING
+    # What was switched off stays so while it is.
+    is_off = settings.EMBEDDING_PROVIDER == "disabled"
+    waiting = [EmbeddingStatus.PENDING, *([] if is_off else [EmbeddingStatus.DISABLED])]
     while True:
         with tenant_context(tenant_id):
             found = sql.fetch(
@@ -49,6 +63,7 @@ def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, refere
                 slot=slot.number,
                 model=slot.model,
                 reference=reference.number,
+                waiting=waiting,
                 after=after,
                 limit=BATCH_SIZE,
             )
@@ -58,3 +73,27 @@ def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, refere
         if len(ids) < BATCH_SIZE:
             return repaired
         after = ids[-1]
+
+
+def _compare_texts(tenant_id: UUID, entity: registry.EmbeddedEntity, serving: Slot) -> int:
+    """Enqueues those of the next BATCH_SIZE active entities whose embedding is missing or of another text than theirs."""
+    place = tenant_id, entity.type
+    with tenant_context(tenant_id):
+        after = _looked_at.pop(place, _NOTHING)
+        rows = entity.active().filter(pk__gt=after).order_by("pk")
+        ids = list(rows.values_list("pk", flat=True)[:BATCH_SIZE])
+        if len(ids) == BATCH_SIZE:
+            _looked_at[place] = ids[-1]
+        embeddings = entity.model.objects.filter(Q(entity_id__in=ids), slot=serving.number)
+        columns = ("entity_id", "active", "status", "source_hash")
+        stored = {pk: row for pk, *row in embeddings.values_list(*columns)}
+        texts = entity.load_texts(ids)
+        missing = [EmbeddingRequest(pk, text) for pk, text in texts.items() if pk not in stored]
+        wrong = [pk for pk, text in texts.items() if pk in stored and not _is_of(text, *stored[pk])]
+        repaired = enqueue(entity, missing, priority=Priority.BACKFILL)
+        return repaired + (requeue(entity, sorted(wrong), refresh=True) if wrong else 0)
+
+
+def _is_of(text: str, active: bool, status: str, wanted: str) -> bool:  # noqa: FBT001 - a row's columns
+    """Whether an embedding with these columns wants the vector of this text."""
+    return active and wanted == source_hash(text) and (status == EmbeddingStatus.BLANK) == (not text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from portal.outbound.errors import UNREACHABLE
+
 
 @dataclass(frozen=True, slots=True)
 class ProblemType:
@@ -165,9 +167,10 @@ _TYPES = (
     ProblemType(
         "upstream_error", 502,
         "The address of the document or of the MCP server gave no usable answer. Forbidden, closed and filtered addresses look "
-        "the same on purpose.",
-        "Check that the address is public, answers without a redirect, and holds what it should; then send again.",
-        "The address cannot be reached. Only public addresses over http or https are allowed.",
+        "the same on purpose, except those of servers that the installation names.",
+        "Check that the address is public, or named in the setting `IMPORT_ALLOWED_HOSTS`, answers without a redirect, and holds what it "
+        "should; then send again.",
+        UNREACHABLE,
     ),
     ProblemType(
         "unavailable", 503,

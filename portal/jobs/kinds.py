@@ -31,7 +31,7 @@ class JobKind:
     """One kind of work. Its functions run in the tenant's context, except `run`, which opens its own short ones.
 
     `concurrency_key` names what no two jobs of the kind may work on at a time (None: nothing). `count` returns how many items
-    there are and how many need work. `run` works in batches until all is done (True) or `context.stopping()` gives a reason to
+    there are (None where only `run` can tell) and how many need work. `run` works in batches until all is done (True) or `context.stopping()` gives a reason to
     stop (False). `queues` are the queues whose workers it needs. `usual_rate` is in items a second.
     """
 
@@ -41,7 +41,7 @@ class JobKind:
     arguments: type[JobArguments]
     title: Callable[[Arguments], str]
     concurrency_key: Callable[[Arguments], str | None]
-    count: Callable[[Arguments], tuple[int, int]]
+    count: Callable[[Arguments], tuple[int | None, int]]
     run: Callable[[Context], bool]
     usual_rate: float
 

@@ -305,12 +305,16 @@ class Job(TenantModel):
             done=self.done,
             failed=self.failed,
             skipped=self.skipped,
-            percent=None
-            if self.total is None
-            else min(100, 100 * processed // self.total if self.total else 100),
+            percent=self._percent(processed),
             rate=rate,
             eta_seconds=round(left / rate) if running and rate and left is not None else None,
         )
+
+    def _percent(self, processed: int) -> int | None:
+        """None until there is something to count; a job that has succeeded is at 100, whatever it had to count."""
+        if self.effective_state == JobState.SUCCEEDED:
+            return 100
+        return min(100, 100 * processed // self.total) if self.total else None
 
     def _rate(self, processed: int) -> float | None:
         if self.claimed_at is None:

@@ -59,7 +59,7 @@ def estimate(kind: str, args: Mapping[str, object]) -> Estimate:
     known = _kind(kind)
     total, to_do = known.count(known.arguments.parse(args))
     rate = _measured_rate(kind)
-    return Estimate(total, to_do, rate or known.usual_rate, measured=rate is not None)
+    return Estimate(total or 0, to_do, rate or known.usual_rate, measured=rate is not None)
 
 
 def _measured_rate(kind: str) -> float | None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from urllib.parse import urlsplit
 
-from portal.outbound.errors import InvalidTarget
+from portal.outbound.errors import UNREACHABLE, InvalidTarget
 
 MAX_URL = 2048
 PORTS = {80, 443}
@@ -53,7 +53,7 @@ def resolve_allowed_address(host: str, port: int, *, allowed: Container[str]) ->
 
     Raises AddressNotAllowed.
     """
-    if f"[{host}]:{port}" in allowed or f"{host}:{port}" in allowed:
+    if _is_named(host, port, allowed):
         return host
     if port not in PORTS:
         raise AddressNotAllowed
@@ -66,6 +66,31 @@ def resolve_allowed_address(host: str, port: int, *, allowed: Container[str]) ->
         raise AddressNotAllowed
     # The resolver puts first what this machine can reach best.
     return found[0]
+
+
+def _is_named(host: str, port: int, allowed: Container[str]) -> bool:
+    return f"[{host}]:{port}" in allowed or f"{host}:{port}" in allowed
+
+
+def why_unreachable(url: str, causes: Sequence[BaseException], *, allowed: Container[str]) -> str:
+    """The sentence about a URL to which no connection was opened. Of a server that the installation names the cause is no
+    secret; of all others it would map a private network."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return UNREACHABLE
+    if not _is_named(host, port, allowed):
+        return UNREACHABLE
+    for cause in causes:
+        if isinstance(cause, socket.gaierror):
+            return f"The name {host} is not known here."
+        if isinstance(cause, ConnectionRefusedError):
+            return f"{host} refused the connection: nothing listens at its port {port}."
+        if isinstance(cause, TimeoutError):
+            return f"{host} did not accept a connection at its port {port} in time."
+    reasons = [cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror]
+    return f"No connection to port {port} of {host} could be opened{f': {reasons[0]}' if reasons else ''}."
 
 
 def _is_public(text: str) -> bool:

@@ -15,5 +15,17 @@ class FetchTimeout(FetchError):
     """The server was reached and did not answer in time."""
 
 
+def causes_of(error: BaseException) -> list[BaseException]:
+    """An error, those that a group of it holds, and what each was made of."""
+    found = [error]
+    if isinstance(error, BaseExceptionGroup):
+        return found + [cause for inner in error.exceptions for cause in causes_of(inner)]
+    cause = error.__cause__ or error.__context__
+    return found + causes_of(cause) if cause is not None else found
+
+
 # One sentence for a forbidden, a closed and a filtered address: the difference would map a private network.
-UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."
+UNREACHABLE = (
+    "The address cannot be reached. Only public addresses over http or https are allowed, and the internal servers that the "
+    "installation names in IMPORT_ALLOWED_HOSTS."
+)

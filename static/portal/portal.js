@@ -26,6 +26,46 @@ document.addEventListener("click", (event) => {
   }
 });
 
+// Whoever pressed a button stays there, although it was disabled meanwhile, or came anew with the answer.
+let pressed = null;
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.detail.elt.contains(document.activeElement)) pressed = document.activeElement;
+});
+function stayThere() {
+  if (!pressed || document.activeElement !== document.body) return;
+  const there = pressed.isConnected ? pressed : pressed.id && document.getElementById(pressed.id);
+  if (there) there.focus({ preventScroll: true });
+}
+document.addEventListener("htmx:afterRequest", stayThere);
+document.addEventListener("htmx:afterSettle", stayThere);
+
+// A long text in a frame of its own can be scrolled by the keyboard, in every browser.
+function reachFrames() {
+  for (const frame of document.querySelectorAll(".diff, .quote, .reasons, .prose pre"))
+    if (frame.scrollHeight > frame.clientHeight || frame.scrollWidth > frame.clientWidth) frame.tabIndex = 0;
+}
+for (const moment of ["htmx:afterSettle", "toggle"]) document.addEventListener(moment, reachFrames, true);
+reachFrames();
+
+// Copy, where it can be done at all: without a secure connection there is only the older way.
+for (const button of document.querySelectorAll("[data-copy]")) {
+  const label = button.textContent;
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const text = document.getElementById(button.dataset.copy);
+    try {
+      await navigator.clipboard.writeText(text.value);
+    } catch {
+      text.select();
+      document.execCommand("copy");
+      button.focus();
+    }
+    button.textContent = "Copied";
+    document.getElementById("announce").textContent = "Copied";
+    setTimeout(() => (button.textContent = label), 3000);
+  });
+}
+
 // Toasts go by themselves, unless they tell of an error; notices of a page stay.
 function dismissLater(toast) {
   const isError = toast.dataset.toast === "sticky" || toast.classList.contains("notice-error");

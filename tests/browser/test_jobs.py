@@ -238,7 +238,7 @@ def test_jobs_work_without_javascript_UI_3_0(
     expect(page.locator("#job .status").first).to_have_text("Cancelled", timeout=PATIENCE)
     provider.be(QUICK)
     page.get_by_role("button", name="Resume").click()
-    expect(page.get_by_text("The job continues where it stopped.")).to_be_visible()
+    expect(page.get_by_text("The job was queued to continue where it stopped.")).to_be_visible()
 
 
 def test_the_models_page_switches_by_its_buttons_EMB_10(

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models.functions import Now
 
+from embeddings.models import Priority
 from embeddings.queue.enqueue import delete_tasks
 from portal.outbound.addresses import validate_url
 from portal.outbound.errors import FetchError
@@ -18,8 +19,18 @@ from portal.tenancy.context import current_tenant
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid
 from tools.catalogue.history import ANY_EVENT, require_event
-from tools.catalogue.tools import catalogue_write, refuse_unknown_fields, validate_fields
-from tools.models import McpServer, Schedule, Source, SourceKind, SyncState
+from tools.catalogue.projection import tool_fields
+from tools.catalogue.tools import catalogue_write, refuse_unknown_fields, save_tools, validate_fields
+from tools.models import (
+    DescriptionSource,
+    ManualOverride,
+    McpServer,
+    Schedule,
+    Source,
+    SourceKind,
+    SyncState,
+    Tool,
+)
 
 INTERVALS = {
     Schedule.HOURLY: timedelta(hours=1),
@@ -52,6 +63,7 @@ def update_source(*, pk: UUID, actor: str, expected_event: int | None = ANY_EVEN
         source: Source = Source.objects.select_for_update(no_key=True).get(pk=pk)
         require_event(source, expected_event)
         read_at = source.server.slug if source.server else source.url
+        called = source.display_title
         changed = [name for name, value in changes.items() if getattr(source, name) != value]
         if not changed:
             return source
@@ -69,7 +81,22 @@ def update_source(*, pk: UUID, actor: str, expected_event: int | None = ANY_EVEN
         source.updated_at = Now()
         source.save(update_fields=[*changed, "next_sync_at", "updated_at"])
         source.refresh_from_db()
+        if source.display_title != called:
+            _name_server(source, actor)
     return source
+
+
+def _name_server(source: Source, actor: str) -> None:
+    """Gives the tools of a source its new title, which is part of what is embedded and searched, as its next sync would."""
+    mine = source.tools.filter(endpoint__isnull=False).order_by("pk")
+    renamed = {}
+    for tool in mine.select_for_update(of=("self",), no_key=True).prefetch_related("endpoint"):
+        tool.source = source
+        server = tool_fields(*tool.backing)["server"]
+        if tool.server != server:
+            tool.server = server
+            renamed[tool] = ("server",)
+    save_tools(renamed, actor, priority=Priority.BACKFILL)
 
 
 def _leave(source: Source, read_at: str, actor: str) -> None:
@@ -112,14 +139,27 @@ def check_address(source: Source, changed: Container[str]) -> None:
         )
 
 
-def delete_source(*, pk: UUID, actor: str) -> int:
-    """Removes a source with its documents, syncs, endpoints and tools; returns how many tools went with it. Raises
-    Source.DoesNotExist, Busy."""
+def delete_source(*, pk: UUID, actor: str, keep_tools: bool = False) -> int:
+    """Removes a source with its documents, syncs and endpoints; returns how many tools it had. They go with it, or are kept
+    inactive, as tools written by hand, with the texts that they have now. Raises Source.DoesNotExist, Busy."""
     slug = Source.objects.values_list("slug", flat=True).get(pk=pk)
     with source_write(slug, actor):
         source = Source.objects.select_for_update(no_key=True).get(pk=pk)
         # Locked in order, tool before embedding before task, as every write does.
-        ids = list(source.tools.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
-        delete_tasks(embedding_text.ENTITY.type, ids)
+        tools = list(source.tools.order_by("pk").select_for_update(no_key=True))
+        ids = [tool.pk for tool in tools]
+        if keep_tools:
+            _keep_inactive(tools, actor)
+        else:
+            delete_tasks(embedding_text.ENTITY.type, ids)
         source.delete()
     return len(ids)
+
+
+def _keep_inactive(tools: list[Tool], actor: str) -> None:
+    # What was overridden is the tool's own text from here on.
+    ManualOverride.objects.filter(tool__in=tools).delete()
+    for tool in tools:
+        tool.active, tool.source, tool.endpoint = False, None, None
+        tool.description_source = DescriptionSource.MANUAL
+    save_tools(dict.fromkeys(tools, ("active", "source", "endpoint", "description_source")), actor)

@@ -245,7 +245,9 @@ def _record_overrides(tool: Tool, edits: Mapping[str, object], actor: str) -> se
     return set()
 
 
-def save_tools(fields: Mapping[Tool, Collection[str]], actor: str) -> None:
+def save_tools(
+    fields: Mapping[Tool, Collection[str]], actor: str, *, priority: Priority = Priority.EDIT
+) -> None:
     """Writes these fields of locked tools, and what follows from them, with a raised version (EMB-2)."""
     for tool, names in fields.items():
         tool.search_text = embedding_text.search_text(tool)
@@ -255,4 +257,4 @@ def save_tools(fields: Mapping[Tool, Collection[str]], actor: str) -> None:
         )
         tool.version += 1
         tool.updated_by = actor
-    sync_embeddings(list(fields))
+    sync_embeddings(list(fields), priority=priority)

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any
 
 from django import template
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import conditional_escape, format_html
 from django.utils.http import urlencode
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from tools.web.shell.polling import poll_count, poll_seconds
 from tools.web.shell.session import THEMES
 
 register = template.Library()
 
+_CODE = re.compile(r"`+([^`\n]+)`+")
 _STEPS = ((60, 1, "s"), (3600, 60, "min"), (86_400, 3600, "h"), (30 * 86_400, 86_400, "d"))
 
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
     """A symbol of templates/shell/icons.svg, hidden from screen readers: a word always stands beside it."""
-    return format_html('<svg class="icon" aria-hidden="true"><use href="#i-{}"></use></svg>', name)
+    return format_html(
+        '<svg class="icon icon-{}" aria-hidden="true"><use href="#i-{}"></use></svg>', name, name
+    )
+
+
+@register.filter
+def code(text: str) -> SafeString:
+    """Plain text whose words in back-ticks are shown as code, and no back-tick is: a line of Markdown that is not rendered."""
+    marked = _CODE.sub(r"<code>\1</code>", str(conditional_escape(text)))
+    return mark_safe(marked.replace("`", ""))  # noqa: S308 - escaped just above
 
 
 @register.filter
@@ -46,6 +57,11 @@ def ago(moment: datetime | None) -> SafeString | str:
         f"{moment:%Y-%m-%d %H:%M:%S}",
         words,
     )
+
+
+@register.filter
+def is_past(moment: datetime) -> bool:
+    return moment <= timezone.now()
 
 
 @register.simple_tag(takes_context=True)

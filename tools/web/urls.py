@@ -24,6 +24,7 @@ urlpatterns = [
     path("", RedirectView.as_view(pattern_name="tool-list"), name="home"),
     path("login/", session.login, name="login"),
     path("logout/", session.logout, name="logout"),
+    path("password/", session.change_password, name="password"),
     path("theme/", session.set_theme, name="theme"),
     path("tenant/", session.switch_tenant, name="switch-tenant"),
     path("docs/problems/", problems.problem_list, name="problem-list"),

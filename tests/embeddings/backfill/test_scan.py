@@ -202,3 +202,64 @@ class TestReconciler:
         before = rows(pipeline)
         assert self.reconcile() == 0
         assert rows(pipeline) == before
+
+    @pytest.mark.parametrize(
+        "make_wrong",
+        [
+            missing,
+            stale,
+            of_another_model,
+            disabled,
+            pending_without_a_task,
+            blank_by_mistake,
+            inactive_by_mistake,
+        ],
+    )
+    def test_whatever_is_not_of_its_text_and_has_no_task_is_asked_for_rule_14(
+        self, pipeline: Pipeline, make_wrong: Callable[..., None]
+    ) -> None:
+        pk, other = pipeline.add("One."), pipeline.add("Two.")
+        pipeline.work()
+        make_wrong(pipeline, pk)
+        assert self.reconcile() == 1
+        assert self.reconcile() == 0
+        pipeline.work()
+        pipeline.check_ready(pk)
+        pipeline.check_ready(other)
+
+    def test_a_failure_without_its_parked_task_is_tried_again_and_one_with_it_is_not_rule_14(
+        self, pipeline: Pipeline
+    ) -> None:
+        pk = pipeline.add("One.")
+        pipeline.work()
+        failed(pipeline, pk)
+        assert self.reconcile() == 0
+        pipeline.owner.execute("TRUNCATE embeddings_embeddingtask")
+        assert self.reconcile() == 1
+        pipeline.work()
+        pipeline.check_ready(pk)
+
+    def test_what_was_written_while_embedding_was_off_is_embedded_once_it_is_back_EMB_5(
+        self, pipeline: Pipeline, use: Callable[..., Any]
+    ) -> None:
+        use("disabled")
+        pk = pipeline.add("Written meanwhile.")
+        before = rows(pipeline)
+        assert self.reconcile() == 0
+        assert rows(pipeline) == before
+        use("HashEmbedder", EMBEDDING_MODEL="model-1")
+        assert self.reconcile() == 1
+        pipeline.work()
+        pipeline.check_ready(pk)
+
+    def test_the_texts_are_compared_some_at_each_run_until_all_were_rule_14(
+        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("embeddings.queue.reconcile.BATCH_SIZE", 2)
+        pks = sorted(pipeline.add(f"Text {number}.") for number in range(5))
+        pipeline.work()
+        stale(pipeline, pks[-1])
+        assert [self.reconcile() for _ in range(3)] == [0, 0, 1]
+        stale(pipeline, pks[0])
+        pipeline.owner.execute("UPDATE tools_tool SET description = 'Once more.' WHERE id = %s", [pks[0]])
+        assert self.reconcile() == 1  # and then from the start

@@ -175,6 +175,23 @@ def test_deleting_a_source_takes_everything_of_it_and_nothing_else(
     assert rows("SELECT count(*) FROM embeddings_embeddingtask") == [(2,)]
 
 
+def test_a_source_is_deleted_and_its_tools_stay_inactive_without_overrides_or_tasks(
+    tenant: Tenant, make_tool: MakeTool, rows: Any
+) -> None:
+    make_tool()
+    import_document(tenant, document("a", "b"))
+    edited = Tool.objects.get(name="a")
+    update(edited, description="Ours.")
+    assert sources.delete_source(pk=Source.objects.get().pk, actor="olga", keep_tools=True) == 2
+    kept = Tool.objects.filter(source=None, endpoint=None, active=False)
+    assert dict(kept.values_list("name", "updated_by")) == {"a": "olga", "b": "olga"}
+    assert Tool.objects.get(name="a").description == "Ours."
+    for table, count in (("manualoverride", 0), ("endpoint", 0), ("toolembedding", 3)):
+        assert rows(f"SELECT count(*) FROM tools_{table}") == [(count,)]
+    assert rows("SELECT count(*) FROM tools_toolembedding WHERE active") == [(1,)]
+    assert rows("SELECT count(*) FROM embeddings_embeddingtask") == [(1,)]
+
+
 # --- CAT-8 ----------------------------------------------------------------------------------------------------------
 
 EVENTS = "SELECT pgh_label, description, pgh_context ->> 'actor' FROM tools_toolevent WHERE pgh_obj_id = %s ORDER BY pgh_id"

@@ -9,8 +9,8 @@ import time
 import httpcore
 from django.conf import settings
 
-from portal.outbound.addresses import validate_url
-from portal.outbound.errors import UNREACHABLE, FetchError, FetchTimeout
+from portal.outbound.addresses import validate_url, why_unreachable
+from portal.outbound.errors import FetchError, FetchTimeout, causes_of
 from portal.outbound.http import BodyTooLarge, GuardedBackend, open_response, read_body
 
 READ_SECONDS = 10.0
@@ -40,7 +40,9 @@ def fetch_document(url: str, *, seconds: float | None = None) -> bytes:
         ) from None
     except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
         if not backend.reached:
-            raise FetchError(UNREACHABLE) from None
+            raise FetchError(
+                why_unreachable(url, causes_of(error), allowed=settings.IMPORT_ALLOWED_HOSTS)
+            ) from None
         if time.monotonic() >= deadline:
             raise FetchTimeout(f"The document took more than {seconds:.0f} s to arrive.") from None
         raise _interrupted(error) from None

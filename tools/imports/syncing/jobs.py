@@ -68,7 +68,6 @@ def _run_sync(context: Context) -> bool:
             is_news = sync.pk != last
             context.batch(
                 cursor={"sync": str(sync.pk)},
-                total=sync.changes.count() if is_news or is_waiting else 0,
                 stage="planned",
                 log=f"Found {_summary(sync)}."
                 if is_news
@@ -81,11 +80,14 @@ def _run_sync(context: Context) -> bool:
         state = Sync.objects.filter(pk=sync_id).values_list("state", flat=True).first()
     if not args["apply"] or state != SyncState.PLANNED:
         return True
+    with job.in_tenant():
+        # Only what is applied is counted: a plan that waits is no work that was left undone.
+        context.batch(total=Sync.objects.get(pk=sync_id).changes.count())
     try:
         _apply(context, UUID(sync_id), None, confirm_removals=args["confirm_removals"])
     except RemovalsNeedConfirmation as error:
         with job.in_tenant():
-            context.batch(log=f"{error} The plan waits.", stage="planned")
+            context.batch(log=f"{error} The plan waits.", stage="planned", total=0)
     return True
 
 
@@ -185,7 +187,7 @@ KINDS = (
         arguments=SyncArguments,
         title=lambda args: f"Sync of {args['source']}",
         concurrency_key=lambda args: args["source_id"],
-        count=lambda _: (0, 0),
+        count=lambda _: (None, 0),
         run=_run_sync,
         usual_rate=USUAL_RATE,
     ),

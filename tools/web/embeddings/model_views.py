@@ -47,7 +47,8 @@ def models_page(request: TenantRequest) -> HttpResponse:
 
 def troubles_of(slot: Slot) -> list[Circuit]:
     """The open circuits of the slot's provider; empty while it is healthy."""
-    return [trouble for trouble in circuit_breaker.open_circuits() if trouble.name == slot.model]
+    asked = {slot.model} & slots.in_use()
+    return [trouble for trouble in circuit_breaker.open_circuits() if trouble.name in asked]
 
 
 def _second(kept: list[Slot]) -> dict[str, Any] | None:

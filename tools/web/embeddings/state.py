@@ -32,7 +32,7 @@ BADGES = {
             "pending", "Pending", "hourglass-split", "Waiting for its vector; found by keyword until then."
         ),
         Badge("failed", "Failed", "x-octagon-fill", "Embedding failed; found by keyword only."),
-        Badge("disabled", "Disabled", "slash-circle", "Embedding is disabled; found by keyword only."),
+        Badge("disabled", "Disabled", "slash-circle", "Embedding was switched off; found by keyword only."),
         Badge("blank", "Blank", "dash-circle-dotted", "There is no text to embed."),
         Badge("inactive", "Inactive", "power", "Inactive tools are neither embedded nor searched."),
         Badge("none", "Not embedded", "question-circle", "No embedding has been requested yet."),
@@ -91,15 +91,20 @@ class Card:
     @property
     def is_waiting(self) -> bool:
         """Whether the state will change without an action of the user, so that the card polls."""
-        return self.badge.is_waiting or self.is_refreshing
+        return not self.is_off and (self.badge.is_waiting or self.is_refreshing)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nobody embeds anything."""
+        return settings.EMBEDDING_PROVIDER == "disabled"
 
     @property
     def can_refresh(self) -> bool:
-        return self.badge.status not in {"blank", "disabled", "inactive"}
+        return not self.is_off and self.badge.status not in {"blank", "inactive"}
 
     @property
-    def serves_old_vector(self) -> bool:
-        """Whether there is a vector, but of an older text."""
+    def has_old_vector(self) -> bool:
+        """Whether there is a vector, but of an older text, which no search compares."""
         return self.row is not None and self.row.vector_hash not in {None, self.row.source_hash}
 
     @property
@@ -141,7 +146,7 @@ def card_context(card: Card) -> dict[str, object]:
 
 def open_passage_circuits() -> list[Circuit]:
     """The open circuits that keep texts from being embedded; empty while the providers are healthy."""
-    stored = {slot.model for slot in slots.all()}
+    stored = slots.in_use()
     return [one for one in circuit_breaker.open_circuits() if one.purpose == "passage" and one.name in stored]
 
 

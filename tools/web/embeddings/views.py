@@ -15,7 +15,8 @@ from tools.catalogue.embedding_jobs import REFRESH
 from tools.catalogue.tools import refresh_embeddings
 from tools.web.embeddings.state import badge_of, card_context, card_of
 from tools.web.jobs.views import start_job
-from tools.web.shell.access import TenantRequest, member_page, next_url, render_part
+from tools.web.shell.access import TenantRequest, member_page, render_part
+from tools.web.shell.addresses import next_url
 from tools.web.shell.confirm import confirm
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.forms import chosen_ids
@@ -100,7 +101,7 @@ def _as_job(request: TenantRequest, pks: list[UUID]) -> HttpResponse:
         request,
         REFRESH,
         {"ids": [str(pk) for pk in pks]},
-        running="These tools are already being refreshed.",
+        running="These tools were being refreshed already: this is the job.",
         back=next_url(request, "/tools/"),
     )
 

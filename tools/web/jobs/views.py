@@ -31,7 +31,7 @@ from tools.web.shell.forms import number
 from tools.web.shell.lists import known_choices, list_query, list_url, page_of, render_list
 from tools.web.shell.polling import poll_count
 
-_MOST_IN_THE_PILL = 20
+_MOST_IN_THE_PILL = 21  # one more than are counted
 _QUARTER = 25  # percent
 _SHOWN_ARGUMENTS = {
     "statuses": "Embeddings",
@@ -67,9 +67,8 @@ def jobs_of_header(request: HttpRequest) -> dict[str, object]:
 
 @member_page("GET")
 def job_pill(request: TenantRequest) -> HttpResponse:
-    """The menu of the header's pill, which polls until no job is left."""
-    jobs = list(services.active().running_first()[:_MOST_IN_THE_PILL])
-    return render(request, "jobs/pill.html#body", {"jobs": jobs, "is_poll": True})
+    """The menu of the header's pill with its count, for the poll that goes on until no job is left."""
+    return render(request, "jobs/pill_oob.html")
 
 
 @member_page("GET")
@@ -141,7 +140,7 @@ def _spoken(request: TenantRequest, row: JobRow) -> str:
     return f"{row.label}: {quarter * _QUARTER} % done." if quarter > before // _QUARTER else ""
 
 
-@member_page("GET POST", Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR, has_text=True)
 def new_job(request: TenantRequest) -> HttpResponse:
     """The form of a backfill. One button counts and stores nothing, the other one starts the job."""
     given = {name: request.GET[name] for name in ("statuses", "source") if request.GET.get(name)}
@@ -151,7 +150,7 @@ def new_job(request: TenantRequest) -> HttpResponse:
         try:
             if "start" in request.POST:
                 job = services.start(BACKFILL, form.arguments(), by=actor(request))
-                messages.success(request, "The job is queued.")
+                messages.success(request, "The job was queued.")
                 return redirect("job", pk=job.pk)
             estimate = services.estimate(BACKFILL, form.arguments())
         except InvalidArguments as error:
@@ -173,7 +172,7 @@ def new_job(request: TenantRequest) -> HttpResponse:
 def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Stops a job after its current batch, after a question."""
     if request.method == "POST":
-        return _act(request, pk, services.cancel, "The job stops after the current batch.")
+        return _act(request, pk, services.cancel, "The cancellation was requested.")
     job = _find(pk)
     return confirm(
         request,
@@ -192,19 +191,20 @@ def cancel_job(request: TenantRequest, pk: UUID) -> HttpResponse:
 
 @member_page("POST", Role.OPERATOR)
 def resume_job(request: TenantRequest, pk: UUID) -> HttpResponse:
-    return _act(request, pk, services.resume, "The job continues where it stopped.")
+    return _act(request, pk, services.resume, "The job was queued to continue where it stopped.")
 
 
 @member_page("POST", Role.OPERATOR)
 def retry_job(request: TenantRequest, pk: UUID) -> HttpResponse:
-    return _act(request, pk, services.retry_failed, "The failed items are retried.")
+    return _act(request, pk, services.retry_failed, "The failed items were queued again.")
 
 
 def _act(request: TenantRequest, pk: UUID, change: Callable[[UUID], Job], done: str) -> HttpResponse:
-    """Changes the job and says that it is `done`, or why it was refused."""
+    """Changes the job and says what was `done`, or why it was refused. The message stays on a page whose job goes on, so it tells
+    what has happened and never what the job does."""
     with ErrorsAsMessages(request):
-        change(_find(pk).pk)
-        messages.success(request, done)
+        job = change(_find(pk).pk)
+        messages.success(request, "The job was cancelled." if job.state == JobState.CANCELLED else done)
     return _render(request, _find(pk)) if request.htmx else redirect("job", pk=pk)
 
 

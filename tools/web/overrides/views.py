@@ -21,7 +21,8 @@ from tools.catalogue import overrides
 from tools.catalogue.overrides import OverrideStatus
 from tools.models import PARAMETER_PREFIX, ManualOverride, Source
 from tools.web.overrides.state import label_of, override_row, remember_reset, undoable
-from tools.web.shell.access import TenantRequest, actor, member_page, next_url
+from tools.web.shell.access import TenantRequest, actor, member_page
+from tools.web.shell.addresses import next_url
 from tools.web.shell.confirm import confirm
 from tools.web.shell.diff import as_text
 from tools.web.shell.errors import ErrorsAsMessages
@@ -51,7 +52,7 @@ def override_list(request: TenantRequest) -> HttpResponse:
     authors = _visible(request).order_by("made_by").values_list("made_by", flat=True).distinct()
     context = {
         "ignored": ignored,
-        "is_filtered": any(query.get(name) for name in ("source", "field", "who", "conflicts")),
+        "filtered": _filters_in_words(query),
         "rows": [override_row(rows[one.pk], one) for one in page if one.pk in rows],
         "conflict_count": sum(one.conflict for one in found),
         "matching": list_url("", query, all="1"),
@@ -64,6 +65,18 @@ def override_list(request: TenantRequest) -> HttpResponse:
         },
     }
     return render_list(request, "overrides/list.html", query, page, context)
+
+
+def _filters_in_words(given: QueryDict) -> list[str]:
+    """The filters in force, each as a label with its value."""
+    known, _ = known_choices(given, {"field": _FIELDS})
+    words = {
+        "source": given.get("source"),
+        "field": _FIELDS[known["field"]] if "field" in known else None,
+        "overridden by": given.get("who"),
+    }
+    shown = [f"{label} “{value}”" for label, value in words.items() if value]
+    return [*shown, "only conflicts"] if given.get("conflicts") else shown
 
 
 def _visible(request: TenantRequest) -> QuerySet[ManualOverride]:

@@ -35,7 +35,7 @@ MATCHES = {
 @member_page("GET", calls_external=True)
 def search_page(request: TenantRequest) -> HttpResponse:
     """The form with the answer to `?q=` below it, or its `#answer`."""
-    text = " ".join(request.GET.get("q", "").replace("\x00", " ").split())
+    text = " ".join(request.GET.get("q", "").split())
     size = request.GET.get("top_k", "")
     sizes = [one for one in SIZES if one <= settings.SEARCH_TOP_K_MAX] or [settings.SEARCH_TOP_K_MAX]
     top_k = int(size) if size in map(str, sizes) else sizes[:2][-1]

@@ -61,7 +61,7 @@ def _shown(server: Any) -> dict[str, object]:
     }
 
 
-@member_page("GET POST", Role.ADMIN)
+@member_page("GET POST", Role.ADMIN, has_text=True)
 def new_server(request: TenantRequest) -> HttpResponse:
     form = ServerForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
@@ -75,7 +75,7 @@ def new_server(request: TenantRequest) -> HttpResponse:
     return render(request, "servers/edit.html", {"form": form}, status=422 if form.errors else 200)
 
 
-@member_page("GET POST", Role.ADMIN)
+@member_page("GET POST", Role.ADMIN, has_text=True)
 def edit_server(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Saves the form. Answers 422 with the errors, or 409 with the values that somebody else has saved since; the form keeps
     what was typed."""

@@ -16,16 +16,17 @@ from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
-from django_htmx.http import HttpResponseClientRedirect
+from django_htmx.http import HttpResponseClientRedirect, reswap, retarget
 from django_htmx.middleware import HtmxDetails
 
 from portal.http.bulkhead import TooBusy, bulkhead
 from portal.tenancy.middleware import Member
 from portal.tenancy.models import Role
 from portal.tenancy.rights import Rights
+from tools.web.shell.addresses import page_before
 from tools.web.shell.errors import busy
+from tools.web.shell.kept import kept_of
 
 
 class TenantRequest(HttpRequest):
@@ -44,10 +45,12 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 def member_page(
-    methods: str, role: str = Role.VIEWER, *, calls_external: bool = False
+    methods: str, role: str = Role.VIEWER, *, calls_external: bool = False, has_text: bool = False
 ) -> Callable[[TenantView[P]], View[P]]:
     """Opens the view to these methods ("GET POST") of members of at least `role`. Anonymous visitors go to the login, users
     without a tenant get a 403.
+
+    What is sent to a view that `has_text` of its visitor is kept through a login, when the session has ended meanwhile.
 
     A view that `calls_external` runs in no transaction, and opens a tenant_context where it needs the database. Its POST holds
     a place in the bulkhead, and answers 503 where there is none.
@@ -60,7 +63,7 @@ def member_page(
             asked = cast(TenantRequest, request)
             holds_a_place = calls_external and request.method == "POST"
             try:
-                answer = _refusal(asked, role)
+                answer = _refusal(asked, role, has_text=has_text)
                 if answer is None:
                     with bulkhead() if holds_a_place else nullcontext():
                         answer = view(asked, *args, **kwargs)
@@ -69,6 +72,9 @@ def member_page(
             except ObjectDoesNotExist:
                 # A second press of Delete waits for the first one, and then there is nothing left.
                 raise Http404("This no longer exists: somebody has deleted it.") from None
+            if asked.htmx and answer.has_header("Location"):
+                # htmx would follow, and put a whole page into the place of a fragment or a dialog.
+                answer = HttpResponseClientRedirect(answer["Location"])
             patch_vary_headers(answer, ["HX-Request"])
             # Pages show a tenant's data: neither a proxy nor the browser's cache may keep them past the sign-out.
             patch_cache_control(answer, private=True, no_store=True)
@@ -80,10 +86,10 @@ def member_page(
     return decorate
 
 
-def _refusal(request: TenantRequest, role: str) -> HttpResponse | None:
+def _refusal(request: TenantRequest, role: str, *, has_text: bool) -> HttpResponse | None:
     """The answer to a visitor who may not see the page. Raises PermissionDenied for a member of a lower role."""
     if request.user.is_anonymous:
-        return to_login(request)
+        return _login_with_text(request) if has_text and request.method == "POST" else to_login(request)
     if not request.memberships:
         return render(request, "shell/no_tenant.html", status=403)
     if not request.member.may(role):
@@ -94,11 +100,21 @@ def _refusal(request: TenantRequest, role: str) -> HttpResponse | None:
 
 
 def to_login(request: TenantRequest) -> HttpResponse:
-    """Redirects to the login and back again; a request for a fragment moves the whole page there."""
-    if not request.htmx:
+    """Redirects to the login and back again, or to the page on which a button was pressed, whose own address may be no page. A
+    request for a fragment moves the whole page there."""
+    if not request.htmx and request.method in {"GET", "HEAD"}:
         return redirect_to_login(request.get_full_path())
-    login = redirect_to_login(request.htmx.current_url_abs_path or "/")
-    return HttpResponseClientRedirect(login.url)
+    login = redirect_to_login(page_before(request, "/"))
+    return HttpResponseClientRedirect(login.url) if request.htmx else login
+
+
+def _login_with_text(request: TenantRequest) -> HttpResponse:
+    """The login, which takes along what was typed."""
+    context = {"kept": kept_of(request), "next": page_before(request, "/"), "has_files": bool(request.FILES)}
+    if not request.htmx:
+        return render(request, "registration/login.html", context, status=403)
+    answer = render(request, "registration/login.html#login", context, status=403)
+    return reswap(retarget(answer, "#main"), "innerHTML")
 
 
 def find_row(rows: QuerySet[Row], what: str, **which: object) -> Row:
@@ -124,10 +140,3 @@ def rights_of(request: TenantRequest) -> Rights:
 def actor(request: TenantRequest) -> str:
     """The user name that the history records as the author."""
     return request.user.get_username()
-
-
-def next_url(request: HttpRequest, default: str) -> str:
-    """The address in the field `next` if it is a page of this portal, else `default`."""
-    wanted = request.POST.get("next") or request.GET.get("next") or ""
-    allowed = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    return wanted if allowed else default

@@ -2,20 +2,88 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView, LogoutView
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.shortcuts import redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from portal.tenancy.middleware import SESSION_KEY
-from tools.web.shell.access import TenantRequest, member_page, next_url
+from tools.web.shell.access import TenantRequest, member_page
+from tools.web.shell.addresses import next_url
+from tools.web.shell.kept import Kept, kept_in
 
 THEMES = ("system", "light", "dark")
 _YEAR = 365 * 86_400
 
-login = LoginView.as_view(template_name="registration/login.html", redirect_authenticated_user=True)
+
+class _Login(LoginView):
+    """The sign-in. A form that its visitor could not send before (kept.py) comes along, and is offered to them afterwards."""
+
+    template_name = "registration/login.html"
+    redirect_authenticated_user = True
+
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        kept = kept_in(request)
+        if kept and request.user.is_authenticated:  # in another tab, meanwhile
+            return _offer(request, kept)
+        return super().dispatch(request, *args, **kwargs)
+
+    def get_redirect_url(self, *args: object, **kwargs: object) -> str:
+        wanted = next_url(self.request, "")
+        # Whoever is signed in already would be led here again and again.
+        return "" if wanted.partition("?")[0] == self.request.path else wanted
+
+    def get_context_data(self, **kwargs: object) -> dict[str, object]:
+        return super().get_context_data(kept=kept_in(self.request), **kwargs)
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        answer = super().form_valid(form)
+        kept = kept_in(self.request)
+        return _offer(self.request, kept) if kept else answer
+
+
+def _offer(request: HttpRequest, kept: Kept) -> HttpResponse:
+    """What was typed before the login, and the button that sends it."""
+    return render(request, "registration/send_again.html", {"kept": kept, "next": next_url(request, "/")})
+
+
+login = _Login.as_view()
 logout = LogoutView.as_view()
+
+
+class _PasswordForm(PasswordChangeForm):
+    """The old password and twice the new one."""
+
+    def __init__(self, user: User, data: QueryDict | None) -> None:
+        super().__init__(user, data)
+        self.fields["old_password"].label = "Present password"
+        self.fields["new_password1"].help_text = "At least 12 characters."
+        self.fields["new_password2"].label = "New password again"
+        self.fields["new_password2"].help_text = ""
+        for field in self.fields.values():
+            field.widget.attrs["class"] = "form-control"
+
+
+@sensitive_post_parameters()
+@member_page("GET POST")
+def change_password(request: TenantRequest) -> HttpResponse:
+    """A person's own password. Their other sessions end."""
+    user = cast(User, request.user)
+    form = _PasswordForm(user, request.POST if request.method == "POST" else None)
+    if form.is_valid():
+        form.save()
+        update_session_auth_hash(request, user)
+        messages.success(request, "Your password was changed. Your other sessions have ended.")
+        return redirect("tool-list")
+    return render(request, "registration/password.html", {"form": form}, status=422 if form.is_bound else 200)
 
 
 @require_POST

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -11,13 +12,14 @@ from django.contrib import messages
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.template.defaultfilters import pluralize
 from django.urls import reverse
 
 from portal.tenancy.models import Role
-from tools.catalogue import history, sources
+from tools.catalogue import history, overrides, sources
 from tools.catalogue.errors import CatalogueError, StaleSettings
 from tools.imports.syncing.jobs import SYNC
-from tools.models import Source, SourceDocument, SourceKind, Sync, SyncState
+from tools.models import ManualOverride, Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.history.state import last_author, settings_at, settings_history
 from tools.web.jobs.views import start_job
 from tools.web.shell.access import TenantRequest, actor, find_row, member_page
@@ -68,11 +70,12 @@ def _with_counts(syncs: QuerySet[Sync]) -> QuerySet[Sync]:
 def source_list(request: TenantRequest) -> HttpResponse:
     query = list_query(request)
     known, ignored = known_choices(query, _CHOICES)
-    page = page_of(_filtered(query.get("q", "").replace("\0", ""), known).order_by("slug"), query)
+    page = page_of(_filtered(query.get("q", ""), known).order_by("slug"), query)
     last = Sync.objects.filter(pk__in=[row.last_sync for row in page if row.last_sync])
     syncs = {sync.pk: sync for sync in _with_counts(last)}
+    conflicts = _conflicts(request, list(page))
     rows = [
-        (source, sync, STATES[SyncState(sync.state)] if sync else None)
+        (source, sync, STATES[SyncState(sync.state)] if sync else None, conflicts[source.pk])
         for source in page
         for sync in [syncs.get(source.last_sync)]
     ]
@@ -84,6 +87,16 @@ def source_list(request: TenantRequest) -> HttpResponse:
         "choices": _CHOICES,
     }
     return render_list(request, "sources/list.html", query, page, context)
+
+
+def _conflicts(request: TenantRequest, sources: list[Source]) -> Counter[UUID]:
+    """How many overrides of each of the sources are in conflict now."""
+    shown = visible_tools(request).filter(source__in=sources, endpoint__isnull=False)
+    overridden = dict(shown.filter(overrides__isnull=False).values_list("pk", "source_id"))
+    if not overridden:
+        return Counter()
+    statuses = overrides.override_statuses(ManualOverride.objects.filter(tool__in=list(overridden)))
+    return Counter(overridden[one.tool_id] for one in statuses if one.conflict)
 
 
 def _filtered(text: str, known: Mapping[str, str]) -> QuerySet[Any]:
@@ -139,7 +152,7 @@ def _render(
     return render(request, name, context, status=status)
 
 
-@member_page("POST", Role.OPERATOR)
+@member_page("POST", Role.OPERATOR, has_text=True)
 def save_settings(request: TenantRequest, pk: UUID) -> HttpResponse:
     """Saves the form. Answers 422 with the errors, or 409 with the values that somebody else has saved since; the form keeps
     what was typed."""
@@ -180,7 +193,7 @@ def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
         request,
         SYNC,
         {"source": source.slug},
-        running="This source is already being synced.",
+        running="This source was being synced already: this is the job.",
         back=reverse("source", args=[pk]),
     )
 
@@ -203,19 +216,30 @@ def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpR
 @member_page("GET POST", Role.ADMIN)
 def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
     source = _find(pk)
-    tools = source.active_tools + source.inactive_tools
-    if request.method != "POST":
+    count, wanted = source.active_tools + source.inactive_tools, request.POST.get("tools", "")
+    if request.method != "POST" or (count and wanted not in {"deactivate", "delete"}):
         return confirm(
             request,
             title=f"Delete the source {source.slug}?",
-            effect=f"This deletes its {tools} tools with their overrides and vectors, its endpoints, its documents and its syncs. "
-            "It cannot be undone; a new import brings the tools back, but not the overrides.",
-            button=f"Delete source and {tools} tools",
+            effect="This deletes its endpoints, its documents and its syncs. It cannot be undone.",
+            problem="Choose what becomes of its tools." if request.method == "POST" else "",
+            details="sources/delete.html",
+            count=count,
+            overridden=source.tools.filter(overrides__isnull=False).distinct().count(),
+            button="Delete the source",
             dangerous=True,
             cancel=reverse("source", args=[pk]),
+            status=422 if request.method == "POST" else 200,
         )
     with ErrorsAsMessages(request):
-        count = sources.delete_source(pk=source.pk, actor=actor(request))
-        messages.success(request, f"The source {source.slug} was deleted with {count} tools.")
+        keep = wanted == "deactivate"
+        done = sources.delete_source(pk=source.pk, actor=actor(request), keep_tools=keep)
+        tools = f"{done:,} tool{pluralize(done)}"
+        messages.success(
+            request,
+            f"The source {source.slug} was deleted, and its {tools} deactivated."
+            if keep
+            else f"The source {source.slug} was deleted with {tools}.",
+        )
         return redirect("source-list")
     return redirect("source", pk=pk)

@@ -193,7 +193,7 @@ def apply_sync(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
             request,
             APPLY,
             arguments,
-            running="This sync is already being applied.",
+            running="This plan was being applied already: this is the job.",
             back=here,
             started=choice.forget,
         )

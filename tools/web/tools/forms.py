@@ -34,7 +34,7 @@ class ToolForm(PortalForm):
     """The fields of any tool. `version` is the version that the author of the form saw.
 
     Made with the input schema of a tool (`parameters`), it has a field for the description of each parameter; of what was
-    posted, `gone` holds the texts whose parameter that schema does not have.
+    posted, `gone` holds the texts whose parameter that schema does not have. The schema itself is a field of a tool by hand only.
     """
 
     version = forms.IntegerField(widget=forms.HiddenInput, required=False)
@@ -48,6 +48,11 @@ class ToolForm(PortalForm):
         required=False,
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text="Questions this tool answers, one per line. They are embedded with it.",
+    )
+    parameters = JsonField(
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "class": "font-monospace"}),
+        help_text="What the tool takes, as the JSON Schema of an object: type, properties and required.",
     )
     category = LineField(max_length=100, required=False)
     subcategory = LineField(max_length=100, required=False)
@@ -80,9 +85,17 @@ class ToolForm(PortalForm):
     active = forms.BooleanField(required=False, help_text="An inactive tool is not offered to agents.")
 
     def __init__(
-        self, data: QueryDict | None = None, *, parameters: Mapping[str, object] | None = None, **kwargs: Any
+        self,
+        data: QueryDict | None = None,
+        *,
+        parameters: Mapping[str, object] | None = None,
+        is_imported: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(data, **kwargs)
+        # A form that was opened while the tool had a source does not have it, and must not empty it.
+        if is_imported or (data is not None and "parameters" not in data):
+            del self.fields["parameters"]
         posted = {name: str(text) for name, text in (data or {}).items() if name.startswith(PARAMETER_PREFIX)}
         for parameter in list(parameter_descriptions(parameters or {}))[:MOST_PARAMETERS]:
             field = parameter_field(parameter)

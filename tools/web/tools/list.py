@@ -55,6 +55,7 @@ def tool_list(request: TenantRequest) -> HttpResponse:
         "rows": rows,
         "chips": _chips(tools, query),
         "active_filters": _active_filters(filtered, query),
+        "inactive": _inactive(tools, query) if not page.paginator.count else None,
         "waiting": [tool.pk for tool, badge in rows if badge.is_waiting],
         "kept": {name: query[name] for name in _KEPT if name in query},
         "here": list_url(request.path, query),
@@ -126,6 +127,15 @@ def _active_filters(filtered: ToolPageFilter, query: QueryDict) -> list[tuple[st
         words = {"true": "yes", "false": "no"}.get(value, str(choices.get(value, value)))
         shown.append((str(filter_.label), words, _url(query, **{name: None})))
     return shown
+
+
+def _inactive(tools: QuerySet[Tool], query: QueryDict) -> tuple[int, str] | None:
+    """How many inactive tools the other filters leave, and the URL that lists them; None where inactive ones are listed anyway."""
+    if query.get("active"):
+        return None
+    others = query.copy()
+    others["active"] = "no"
+    return ToolPageFilter(others, queryset=tools).qs.order_by().count(), _url(query, active="no")
 
 
 def _ignored(filtered: ToolPageFilter, query: QueryDict) -> list[str]:

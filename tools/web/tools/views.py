@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from uuid import UUID
 
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
@@ -55,12 +56,12 @@ def tool_page(request: TenantRequest, pk: UUID) -> HttpResponse:
     return render(request, "tools/detail.html", context)
 
 
-@member_page("GET POST", Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR, has_text=True)
 def edit_tool(request: TenantRequest, pk: UUID) -> HttpResponse:
     """The edit form. Answers 422 with the errors, or 409 with both versions; the form keeps what was typed."""
     tool = find_tool(request, pk)
     posted = request.POST if request.method == "POST" else None
-    form = ToolForm(posted, initial=ToolForm.initial_of(tool), parameters=tool.parameters)
+    form = _form(tool, ToolForm.initial_of(tool), posted)
     if posted is None:
         return _form_page(request, tool, form)
     if not form.is_valid():
@@ -75,6 +76,11 @@ def edit_tool(request: TenantRequest, pk: UUID) -> HttpResponse:
         return _form_page(request, tool, form, status=422 if isinstance(error, Invalid) else 409)
     _tell_saved(request, tool, saved)
     return redirect("tool", pk=pk)
+
+
+def _form(tool: Tool, initial: Mapping[str, object], posted: QueryDict | None = None) -> ToolForm:
+    imported = tool.endpoint_id is not None
+    return ToolForm(posted, initial=initial, parameters=tool.parameters, is_imported=imported)
 
 
 def _tell_saved(request: TenantRequest, before: Tool, saved: Tool) -> None:
@@ -92,7 +98,7 @@ def _conflict_page(request: TenantRequest, error: StaleVersion, form: ToolForm) 
     current = find_tool(request, error.current.pk)
     merged = merge_tool(current, seen_version(current, form.cleaned_data["version"] or 0), form)
     # Unbound, so that its fields show the merged values and `version` is the current one.
-    again = ToolForm(initial=merged.values, parameters=current.parameters)
+    again = _form(current, merged.values)
     return _form_page(request, current, again, status=409, merge=merged, stale=str(error))
 
 
@@ -126,7 +132,7 @@ def _overridden(tool: Tool) -> dict[str, OverrideRow]:
     return found
 
 
-@member_page("GET POST", Role.OPERATOR)
+@member_page("GET POST", Role.OPERATOR, has_text=True)
 def new_tool(request: TenantRequest) -> HttpResponse:
     """A tool without a source."""
     defaults = {**ToolForm.initial_of(Tool()), "namespace": "public"}

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from portal.outbound.errors import FetchError, FetchTimeout
+from portal.outbound.errors import UNREACHABLE, FetchError, FetchTimeout
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.servers.http_server import COMPRESSED
 from tools.imports.fetching import http as fetch
 from tools.models import Source, Tool
-
-UNREACHABLE = "The address cannot be reached. Only public addresses over http or https are allowed."
 
 
 def test_syn_1_a_document_is_imported_by_url(

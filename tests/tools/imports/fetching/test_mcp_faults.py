@@ -20,6 +20,7 @@ from tests.support.imports.parsing import parse_mcp_tools
 from tests.support.servers import mcp_servers
 from tests.support.servers.mcp_http_server import answering, event, result
 from tests.support.servers.mcp_servers import names, needs_badserver, over_http, plain
+from tools.imports.fetching.http import fetch_document
 from tools.imports.fetching.mcp.client import list_tools_from_command, list_tools_from_url
 from tools.imports.fetching.mcp.conversation import strip_lone_surrogates
 
@@ -241,12 +242,30 @@ def test_case_25_a_server_over_http_that_dies_SYN_2(settings: Any, mode: str, sa
     assert str(refused.value) == said
 
 
-def test_a_closed_port_is_like_a_forbidden_one_SEC_2(settings: Any) -> None:
+def test_a_closed_port_is_like_a_forbidden_one_but_of_a_server_that_the_installation_names_SEC_2(
+    settings: Any,
+) -> None:
     port = mcp_servers.free_port()
-    settings.IMPORT_ALLOWED_HOSTS = [f"127.0.0.1:{port}"]
-    with pytest.raises(FetchError) as refused:
-        list_tools_from_url(f"http://127.0.0.1:{port}/mcp")
-    assert str(refused.value) == UNREACHABLE
+    named = f"127.0.0.1 refused the connection: nothing listens at its port {port}."
+    for allowed, said in (([], UNREACHABLE), ([f"127.0.0.1:{port}"], named)):
+        settings.IMPORT_ALLOWED_HOSTS = allowed
+        for ask in (list_tools_from_url, fetch_document):
+            with pytest.raises(FetchError) as refused:
+                ask(f"http://127.0.0.1:{port}/mcp")
+            assert str(refused.value) == said
+
+
+def test_a_named_server_without_an_address_is_told_so_SEC_2(settings: Any) -> None:
+    settings.IMPORT_ALLOWED_HOSTS = ["inside.invalid:8080"]
+    for ask in (list_tools_from_url, fetch_document):
+        with pytest.raises(FetchError) as refused:
+            ask("http://inside.invalid:8080/mcp")
+        assert str(refused.value) == "The name inside.invalid is not known here."
+
+
+def test_the_refusal_of_an_internal_address_names_the_setting_that_allows_it_SEC_2(settings: Any) -> None:
+    with pytest.raises(FetchError, match="IMPORT_ALLOWED_HOSTS"):
+        fetch_document("http://10.0.0.1/openapi.json")
 
 
 # --- Secrets --------------------------------------------------------------------------------------------------------

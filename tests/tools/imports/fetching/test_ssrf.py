@@ -139,7 +139,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
 
     def ask(url: str) -> str:
         connection = {
-            "url": url, "headers": {}, "environment": {}, "seconds": 10, "max_bytes": 20_000_000, "allowed_hosts": [], "unreachable": UNREACHABLE,
+            "url": url, "headers": {}, "environment": {}, "seconds": 10, "max_bytes": 20_000_000, "allowed_hosts": [],
         }  # fmt: skip
         conversation = Conversation(Redactor([]), 20_000_000)
         try:
@@ -370,7 +370,7 @@ def test_sec_2_an_address_that_is_never_reached_is_not_told_as_a_slow_one_S9(
 ) -> None:
     monkeypatch.setattr(fetching, "WHOLE_SECONDS", 1e-9)
     assert fetched("http://public.example/a.json") == UNREACHABLE
-    way = {"url": "http://public.example/mcp", "seconds": 1, "unreachable": UNREACHABLE}
+    way = {"url": "http://public.example/mcp", "seconds": 1}
     said = mcp_session._session_error(TimeoutError(), way, Conversation(Redactor([]), 20_000_000))
     assert (type(said), str(said)) == (SessionError, UNREACHABLE)
     reached = mcp_session._session_error(

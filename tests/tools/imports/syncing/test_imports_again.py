@@ -9,6 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
+from embeddings.models import Priority
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.imports.documents import INPUTS, OPENAPI, document, import_document, needs_inputs
@@ -297,13 +298,31 @@ def test_syn_5_the_title_that_an_operator_gave_a_source_is_kept_by_its_syncs(com
 
     import_document(committed, document("a", "b"))
     given("Our shop")
-    assert import_document(committed, document("a", "b")).changed == 2  # the tools follow at the next sync
-    assert shown() == ("Our shop", {"Our shop"})
+    assert shown() == ("Our shop", {"Our shop"})  # the tools follow at once
+    assert import_document(committed, document("a", "b")).unchanged == 2
     assert import_document(committed, document("a", "b", title="Store")).unchanged == 2
     assert shown() == ("Our shop", {"Our shop"})
     given("")
-    assert import_document(committed, document("a", "b", title="Store")).changed == 2
     assert shown() == ("Store", {"Store"})
+    assert import_document(committed, document("a", "b", title="Store")).unchanged == 2
+
+
+def test_a_new_title_of_a_source_is_embedded_with_its_tools_and_with_no_others_EMB_2(
+    committed: Tenant, rows: Any
+) -> None:
+    import_document(committed, document("a", "b"))
+    import_document(committed, document("c", title="Other"), "other")
+    with tenant_context(committed.pk):
+        rows("DELETE FROM embeddings_embeddingtask RETURNING 1")
+        shop = Source.objects.get(slug="shop")
+        sources.update_source(pk=shop.pk, actor="olga", schedule="", title=shop.document_title)
+        assert rows("SELECT count(*) FROM embeddings_embeddingtask") == [(0,)]  # it is called the same
+        sources.update_source(pk=shop.pk, actor="olga", title="Emporium of Olga")
+        tasks = "SELECT name, priority FROM embeddings_embeddingtask t JOIN tools_tool ON tools_tool.id = t.entity_id ORDER BY name"
+        assert rows(tasks) == [("a", Priority.BACKFILL), ("b", Priority.BACKFILL)]
+        renamed = Tool.objects.get(name="a")
+        assert (renamed.server, renamed.version, renamed.updated_by) == ("Emporium of Olga", 2, "olga")
+        assert "Emporium of Olga" in renamed.search_text
 
 
 def test_cat_2_what_a_document_no_longer_says_is_gone_from_the_tool(committed: Tenant) -> None:

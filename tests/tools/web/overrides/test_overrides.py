@@ -1,4 +1,4 @@
-"""SYN-5: the page of all overrides: conflicts first, filters, and Reset, Keep, Undo and Copy as patch, one or many at once."""
+"""SYN-5: the page of all overrides: conflicts first, filters, and Reset, Keep, Undo and Show as patch, one or many at once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_SYN_5_the_page_shows_conflicts_first_with_both_differences_who_and_when
     assert "olga" in html
     for action in ("Reset", "Reset to imported", "Keep"):
         assert action not in html.split("<ul class", 1)[1]
-    assert "Copy as patch" in html
+    assert "Show as patch" in html
 
 
 def test_SYN_5_filters_narrow_the_list_and_a_fragment_answers_them(
@@ -77,6 +77,9 @@ def test_SYN_5_filters_narrow_the_list_and_a_fragment_answers_them(
     html = page(operator_client, "?field=nonsense")
     assert "The filter field “nonsense” no longer exists" in html
     assert "No override matches" in page(operator_client, "?source=nope")
+    html = page(operator_client, "?source=nope&field=description&who=olga&conflicts=1")
+    filters = "Filtered by source “nope”, field “Description”, overridden by “olga”, only conflicts."
+    assert filters in html  # every one that is in force
 
 
 def test_SYN_5_without_overrides_the_page_says_what_one_is(viewer_client: Client) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test import Client, RequestFactory
@@ -45,6 +46,20 @@ def test_a_member_of_nothing_is_told_so(db: None) -> None:
     answer = client.get("/tools/")
     assert answer.status_code == 403
     assert "not a member of any tenant" in answer.content.decode()
+
+
+def test_a_question_that_has_nothing_to_ask_moves_the_whole_page_and_fills_no_dialog_with_it(
+    admin_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool()
+    version = apps.get_model("tools", "ToolEvent").objects.get(pgh_obj_id=tool.pk).pgh_id
+    for path, there in (
+        ("/overrides/reset/?selected=none&next=/overrides/%3Fwho=x", "/overrides/?who=x"),
+        (f"/tools/{tool.pk}/history/{version}/restore/", f"/tools/{tool.pk}/history/"),
+    ):
+        assert admin_client.get(path)["Location"] == there
+        answer = admin_client.get(path, headers={"HX-Request": "true"})
+        assert (answer.status_code, answer["HX-Redirect"]) == (200, there)
 
 
 def test_the_root_leads_to_the_tools(viewer_client: Client) -> None:
@@ -230,3 +245,27 @@ def test_a_forged_form_is_refused_in_plain_words(db: None) -> None:
     assert answer.status_code == 403
     assert "This form has expired" in answer.content.decode()
     assert "<style" not in answer.content.decode()
+
+
+def test_a_viewer_changes_her_own_password_and_her_other_sessions_end(tenant: Tenant) -> None:
+    user = get_user_model().objects.create_user("vera", password=(old := "correct horse battery"))
+    Membership.objects.create(user=user, role="viewer")
+    client, elsewhere, new = Client(), Client(), "staple correct horse"
+    for one in (client, elsewhere):
+        one.force_login(user)
+    assert 'href="/password/"' in client.get("/tools/").content.decode()
+
+    def change(present: str, first: str, second: str) -> Any:
+        fields = {"old_password": present, "new_password1": first, "new_password2": second}
+        return client.post("/password/", fields)
+
+    for fields in (("wrong", new, new), (old, "short", "short"), (old, new, "another one of length")):
+        refused = change(*fields)
+        assert refused.status_code == 422
+        assert "Your password was not changed." in refused.content.decode()
+        assert new not in refused.content.decode()
+    assert change(old, new, new)["Location"] == "/tools/"
+    user.refresh_from_db()
+    assert user.check_password(new)
+    assert client.get("/tools/").status_code == 200
+    assert elsewhere.get("/tools/")["Location"].startswith("/login/")

@@ -16,8 +16,9 @@ from portal.tenancy.models import Tenant
 from tests.support.imports.documents import document, import_document
 from tests.support.pages.web import SHOP_DOCUMENT, seen
 from tools.catalogue import sources
+from tools.catalogue.overrides import keep_many
 from tools.catalogue.tools import update_tool
-from tools.models import Source, Sync, Tool
+from tools.models import ManualOverride, Source, Sync, Tool, ToolEmbedding
 
 RAW = (SHOP_DOCUMENT % "Lists orders.").encode()
 HTMX = {"HX-Request": "true"}
@@ -76,6 +77,24 @@ def test_the_list_shows_the_last_sync_the_next_one_and_what_fails_UI_3_4(
     assert counts.index("1<span") < counts.index("added") < counts.index("0<span") < counts.index("removed")
     assert "shop" in operator_client.get("/sources/?state=failing").content.decode()
     assert "No source matches" in operator_client.get("/sources/?state=planned").content.decode()
+
+
+def test_the_list_counts_conflicts_as_they_are_now_and_forgets_those_that_were_decided_SYN_5(
+    operator_client: Client, tenant: Tenant
+) -> None:
+    import_document(tenant, document("orders", "prices"))
+    edit = {"changes": {"description": "Ours."}, "expected_version": 1, "actor": "olga"}
+    update_tool(pk=Tool.objects.get(name="orders").pk, **edit)
+    assert "in conflict" not in operator_client.get("/sources/").content.decode()
+    import_document(tenant, document("orders", "prices", orders="Theirs."))
+    source, sync = Source.objects.get(), Sync.objects.latest("created_at")
+    counted = '<a class="missing small text-nowrap" href="/overrides/?source=shop&amp;conflicts=1">1 in conflict</a>'
+    assert counted in operator_client.get("/sources/").content.decode()
+    pages = ("/sources/", f"/sources/{source.pk}/", f"/sources/{source.pk}/syncs/{sync.pk}/")
+    keep_many(overrides=list(ManualOverride.objects.values_list("pk", flat=True)), actor="olga")
+    for path in pages:
+        assert "1 in conflict" not in operator_client.get(path).content.decode(), path
+    assert "shows those that are still in conflict" in operator_client.get(pages[-1]).content.decode()
 
 
 def test_the_list_asks_the_same_questions_however_many_sources_there_are(
@@ -263,10 +282,37 @@ def test_a_source_is_deleted_with_its_tools_after_a_question_that_counts_them(
 ) -> None:
     path = f"/sources/{imported_tool.source_id}/delete/"
     assert operator_client.post(path).status_code == 403
-    assert "Delete source and 1 tools" in admin_client.get(path).content.decode()
-    assert admin_client.post(path).status_code == 302
+    assert "Its 1 tool<" in admin_client.get(path).content.decode()
+    undecided = admin_client.post(path)
+    assert undecided.status_code == 422
+    assert "Choose what becomes of its tools." in undecided.content.decode()
+    assert Source.objects.exists()
+    assert admin_client.post(path, {"tools": "delete"}).status_code == 302
     assert not Tool.objects.exists()
     assert admin_client.get(path).status_code == 404
+
+
+def test_the_tools_of_a_source_that_is_deleted_can_be_kept_inactive_with_their_texts(
+    admin_client: Client, imported_tool: Tool
+) -> None:
+    update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Ours."}, actor="olga")
+    path = f"/sources/{imported_tool.source_id}/delete/"
+    assert "but no overrides (of 1 tool)" in admin_client.get(path).content.decode()
+    answer = admin_client.post(path, {"tools": "deactivate"}, follow=True)
+    assert "The source shop was deleted, and its 1 tool deactivated." in answer.content.decode()
+    assert not Source.objects.exists()
+    kept = Tool.objects.get()
+    assert (kept.pk, kept.active, kept.description, kept.source_id, kept.endpoint_id) == (
+        imported_tool.pk, False, "Ours.", None, None,
+    )  # fmt: skip
+    html = admin_client.get(f"/tools/{kept.pk}/").content.decode()
+    assert "written by hand" in html
+    assert "Ours" in admin_client.get(f"/tools/{kept.pk}/history/").content.decode()
+    # It is a tool like any other by hand: it can be edited, brought back and deleted.
+    update_tool(pk=kept.pk, expected_version=kept.version, changes={"active": True}, actor="olga")
+    assert ToolEmbedding.objects.get().active
+    assert admin_client.post(f"/tools/{kept.pk}/delete/").status_code == 302
+    assert not Tool.objects.exists()
 
 
 def test_CAT_8_the_history_of_settings_shows_who_changed_what_and_fills_the_form_again(

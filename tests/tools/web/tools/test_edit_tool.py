@@ -20,7 +20,7 @@ from tools.web.tools.forms import ToolForm, parameter_field
 
 def form_of(tool: Tool, **changes: Any) -> dict[str, Any]:
     """What a browser sends for the untouched form, with its line ends, and then the changes."""
-    fresh = Tool.objects.get(pk=tool.pk)
+    fresh = Tool.objects.filter(pk=tool.pk).first() or tool
     sent = {}
     for name, value in ToolForm.initial_of(fresh).items():
         text = "\n".join(value) if isinstance(value, list) else value
@@ -48,6 +48,45 @@ def test_UI_1_saving_goes_back_to_the_page_and_queues_the_embedding(
     assert (saved.use_cases, saved.tags) == (["How do I write?", "Post this"], ["a", "b"])
     assert saved.version == 2
     assert EmbeddingTask.objects.filter(entity_id=tool.pk).count() == 1
+
+
+def test_CAT_1_the_parameters_of_a_tool_by_hand_are_edited_on_its_page_and_those_of_an_imported_one_are_not(
+    operator_client: Client, make_tool: Callable[..., Tool], imported_tool: Tool
+) -> None:
+    tool = make_tool()
+    path = f"/tools/{tool.pk}/edit/"
+    schema = {"type": "object", "properties": {"to": {"type": "string", "description": "Who gets it."}}}
+    assert 'name="parameters"' in operator_client.get(path).content.decode()
+    operator_client.post(path, form_of(tool, parameters=json.dumps(schema)))
+    tool.refresh_from_db()
+    assert tool.parameters == schema
+    assert "Who gets it." in tool.search_text
+    assert "Who gets it." in operator_client.get(f"/tools/{tool.pk}/").content.decode()
+    for wrong in ("{", "[1]"):
+        refused = operator_client.post(path, form_of(tool, parameters=wrong))
+        assert refused.status_code == 422, wrong
+        assert (
+            wrong[0] in refused.content.decode().partition('name="parameters"')[2].partition("</textarea>")[0]
+        )
+    without = form_of(tool, name="renamed")
+    del without["parameters"]  # as of a form that had none
+    operator_client.post(path, without)
+    tool.refresh_from_db()
+    assert (tool.name, tool.parameters) == ("renamed", schema)
+    imported = f"/tools/{imported_tool.pk}/edit/"
+    assert 'name="parameters"' not in operator_client.get(imported).content.decode()
+    before = imported_tool.parameters
+    operator_client.post(imported, form_of(imported_tool, parameters="{}"))
+    imported_tool.refresh_from_db()
+    assert imported_tool.parameters == before
+
+
+def test_CAT_1_a_new_tool_has_its_parameters_from_the_start(operator_client: Client) -> None:
+    form = form_of(
+        Tool(), tool_id="mail", name="mail", namespace="public", parameters='{"type": "object"}', active="on"
+    )
+    operator_client.post("/tools/new/", {name: value for name, value in form.items() if value is not None})
+    assert Tool.objects.get(tool_id="mail").parameters == {"type": "object"}
 
 
 def test_UI_1_an_edit_that_changes_no_meaning_says_that_the_vector_stays(

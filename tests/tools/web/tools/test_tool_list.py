@@ -58,14 +58,30 @@ def test_UI_1_nothing_matches_shows_the_filters_and_how_to_clear_them(
     assert "Text: <b>zzz</b>" in html
     assert "Type: <b>MCP</b>" in html
     assert 'href="/tools/?tool_type=mcp"' in html
+    assert "State: <b>Active</b>" in html  # a filter that nobody chose
     assert "Clear filters" in html
+
+
+def test_UI_1_an_empty_list_says_which_inactive_tools_the_filters_would_find(
+    viewer_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    make_tool(name="asleep", active=False)
+    make_tool(name="asleep too", active=False, tool_type="mcp")
+    html = " ".join(viewer_client.get("/tools/?q=asleep&tool_type=mcp").content.decode().split())
+    link = '<a href="/tools/?q=asleep&amp;tool_type=mcp&amp;active=no">1 inactive tool</a> matches the other filters.'
+    assert link in html
+    html = viewer_client.get("/tools/?q=asleep&active=no").content.decode()
+    assert "No tool matches" not in html
+    html = " ".join(viewer_client.get("/tools/?q=nothing&active=all").content.decode().split())
+    assert "State: <b>All</b>" in html
+    assert "inactive tool" not in html
 
 
 def test_UI_1_a_filter_that_no_longer_exists_is_left_out_with_a_notice(
     viewer_client: Client, make_tool: Callable[..., Tool]
 ) -> None:
     make_tool(name="here")
-    for query in ("?tool_type=gone", "?embedding_status=%00", "?q=%00"):
+    for query in ("?tool_type=gone", "?embedding_status=%00"):
         html = viewer_client.get(f"/tools/{query}").content.decode()
         assert "no longer exists and was ignored" in html
         assert names(html, "here")

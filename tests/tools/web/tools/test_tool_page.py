@@ -12,7 +12,7 @@ from django.utils import timezone
 from embeddings.models import EmbeddingTask
 from tests.support.pages.web import import_shop, seen_of
 from tools.catalogue.tools import refresh_embeddings, update_tool
-from tools.models import ManualOverride, Source, Tool, ToolEmbedding
+from tools.models import Endpoint, ManualOverride, Source, Tool, ToolEmbedding
 
 HTMX = {"HX-Request": "true"}
 
@@ -39,6 +39,40 @@ def test_UI_1_the_page_shows_what_an_agent_sees(viewer_client: Client, imported_
         assert part in html
     assert "What is embedded" in html
     assert "list Orders" in html
+
+
+def test_UI_1_a_tool_without_method_and_path_has_no_empty_endpoint(
+    viewer_client: Client, imported_tool: Tool
+) -> None:
+    path = f"/tools/{imported_tool.pk}/"
+    assert "<dt>Endpoint</dt>" in viewer_client.get(path).content.decode()
+    Endpoint.objects.update(method="", path="")  # as of an MCP server
+    assert "<dt>Endpoint</dt>" not in viewer_client.get(path).content.decode()
+
+
+def test_UI_1_an_inactive_tool_says_so_once_in_its_head(
+    viewer_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool(active=False)
+    head = viewer_client.get(f"/tools/{tool.pk}/history/").content.decode().partition('class="tabs"')[0]
+    assert head.count("Inactive</span>") == 1
+
+
+def test_UI_1_lines_of_markdown_show_code_and_no_back_ticks(
+    viewer_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"x": {"type": "string", "description": "One of `a` or ``b``."}},
+    }
+    tool = make_tool(description="Sets `limit` & <b>more</b>; ends in `cut", parameters=schema)
+    html = viewer_client.get("/tools/").content.decode()
+    assert "Sets <code>limit</code> &amp; &lt;b&gt;more&lt;/b&gt;; ends in cut" in html
+    html = viewer_client.get(f"/tools/{tool.pk}/").content.decode()
+    assert "<td>One of <code>a</code> or <code>b</code>." in html
+    for path in ("/docs/problems/", "/docs/problems/validation_error"):
+        text = viewer_client.get(path).content.decode().partition("<h2>Example")[0]
+        assert "`" not in text, path
 
 
 def test_SEC_3_hostile_text_is_shown_as_text(viewer_client: Client, make_tool: Callable[..., Tool]) -> None:
@@ -133,7 +167,7 @@ def test_EMB_9_a_ready_card_keeps_serving_while_it_is_refreshed(
         ("failed", "The provider refused the text.", "The provider refused the text."),
         ("failed", "", "The reason was not recorded."),
         ("failed", "x", "found by keyword only"),
-        ("disabled", "", "No embedding provider is configured"),
+        ("disabled", "", "written while embedding was switched off"),
         ("blank", "", "no text to embed"),
     ],
 )
@@ -147,6 +181,36 @@ def test_EMB_5_cards_at_rest_give_their_reason_and_do_not_poll(
     assert words in html
     assert "hx-trigger" not in html
     assert ("Retry now" in html) == (status == "failed")
+    assert ("Embed now" in html) == (status == "disabled")
+
+
+def test_EMB_5_a_tool_that_was_written_while_embedding_was_off_is_embedded_by_its_button_once_it_is_back(
+    operator_client: Client, make_tool: Callable[..., Tool], settings: Any
+) -> None:
+    provider, settings.EMBEDDING_PROVIDER = settings.EMBEDDING_PROVIDER, "disabled"
+    tool = make_tool()
+    html = card(operator_client, tool)
+    assert "No embedding provider is configured" in html
+    assert "<button" not in html
+    settings.EMBEDDING_PROVIDER = provider
+    assert "Embed now" in card(operator_client, tool)
+    html = operator_client.post(f"/tools/{tool.pk}/embedding/refresh/", headers=HTMX).content.decode()
+    assert "Embedding refresh queued." in html
+    assert "Pending" in html
+
+
+def test_SRC_5_a_card_says_that_a_vector_of_an_older_text_is_not_searched(
+    viewer_client: Client, make_tool: Callable[..., Tool], set_embedding: Callable[..., None]
+) -> None:
+    tool = make_tool()
+    set_embedding(tool, "ready")
+    update_tool(pk=tool.pk, expected_version=1, changes={"description": "Other."}, actor="x")
+    html = card(viewer_client, tool)
+    assert "The vector of the previous text is not searched: the tool is found by keyword until then." in html
+    ToolEmbedding.objects.update(status="failed", error="x")
+    html = card(viewer_client, tool)
+    assert "found by keyword only" in html
+    assert "still uses" not in html
 
 
 def test_EMB_5_a_tool_without_embedding_or_activity_says_so(

@@ -19,7 +19,7 @@ from django.conf import settings
 from django.db.models.functions import Now
 
 from portal.outbound.addresses import validate_url
-from portal.outbound.errors import UNREACHABLE, FetchError, FetchTimeout, InvalidTarget
+from portal.outbound.errors import FetchError, FetchTimeout, InvalidTarget
 from portal.tenancy.context import tenant_context
 from tools.catalogue.mcp_commands import allowed_command
 from tools.catalogue.servers import secret_headers
@@ -137,7 +137,6 @@ def _run_session(connection: dict[str, Any], seconds: float | None) -> ToolList:
     request = {
         **connection, "seconds": seconds, "max_bytes": settings.DOCUMENT_MAX_BYTES,
         "allowed_hosts": settings.IMPORT_ALLOWED_HOSTS,
-        "unreachable": UNREACHABLE,
     }  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "tools.imports.fetching.mcp.session"],

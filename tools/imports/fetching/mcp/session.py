@@ -13,7 +13,7 @@ import re
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,8 +27,13 @@ from mcp.shared.message import SessionMessage
 from mcp.types import Implementation, JSONRPCNotification
 from pydantic import ValidationError
 
+<<<<<<< HEAD
 from portal.json_types import JsonObject
 from portal.outbound.addresses import AddressNotAllowed
+=======
+from portal.outbound.addresses import AddressNotAllowed, why_unreachable
+from portal.outbound.errors import causes_of
+>>>>>>> trial_pages
 from tools.imports.fetching.mcp.conversation import (
     EXIT_REFUSED,
     EXIT_TIMEOUT,
@@ -173,20 +178,10 @@ def _error_text(error: MCPError, conversation: Conversation) -> str:
     return f"{one_line(conversation.redact(error.error.message), limit=300)} ({error.error.code})"
 
 
-def _causes(error: BaseException) -> Iterable[BaseException]:
-    """An error, those that a group of it holds, and what each was made of."""
-    yield error
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _causes(inner)
-    elif (cause := error.__cause__ or error.__context__) is not None:
-        yield from _causes(cause)
-
-
 def _session_error(error: BaseException, connection: JsonObject, conversation: Conversation) -> SessionError:
     if conversation.fault is not None:
         return conversation.fault
-    causes = list(_causes(error))
+    causes = causes_of(error)
     for cause in causes:
         if isinstance(cause, SessionError):
             return cause
@@ -200,7 +195,7 @@ def _session_error(error: BaseException, connection: JsonObject, conversation: C
             | httpx2.ConnectTimeout
             | httpcore2.NetworkError,
         ):
-            return SessionError(connection["unreachable"])
+            return _unreachable(connection, causes)
     if conversation.status:
         hint = " Check the headers that it is sent." if conversation.status in {401, 403} else ""
         return SessionError(f"The server answered {conversation.status} instead of the list.{hint}")
@@ -209,11 +204,16 @@ def _session_error(error: BaseException, connection: JsonObject, conversation: C
             return SessionError(f"The server refused: {_error_text(cause, conversation)}.")
     if any(isinstance(cause, TimeoutError) for cause in causes):
         if connection.get("url") and not conversation.reached:
-            return SessionError(connection["unreachable"])
+            return _unreachable(connection, causes)
         return SessionTimeout(
             f"The server did not answer within {connection['seconds']:g} s.{_describe_stderr(conversation)}"
         )
     return SessionError(f"The server ended before it had answered.{_describe_stderr(conversation)}")
+
+
+def _unreachable(connection: JsonObject, causes: Sequence[BaseException]) -> SessionError:
+    allowed = connection.get("allowed_hosts", ())
+    return SessionError(why_unreachable(connection["url"], causes, allowed=allowed))
 
 
 def _describe_stderr(conversation: Conversation) -> str:

@@ -1,0 +1,131 @@
+"""Every question of every page in a real browser: it opens as a dialog, and its way out leads back (UI.md 3.0)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.urls import resolve
+from playwright.sync_api import Page, expect
+
+from bench.stack import Stack, stack
+from embeddings.models import EmbeddingModel
+from portal.jobs import services as jobs
+from portal.tenancy.context import tenant_context
+from tests.support.database import login, real_commits
+from tests.support.imports.documents import document, import_document
+from tests.support.overrides import pets
+from tests.support.pages.browser import Portal
+from tools.catalogue.tools import create_tool, update_tool
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import IncomingDocument
+from tools.models import McpServer, Source, Tool, ToolEmbedding
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+# The one whose address the view makes.
+BY_A_VIEW = {"{{ refresh_matching }}": "refresh-matching"}
+
+
+@pytest.fixture(scope="module")
+def running(
+    django_db_blocker: Any, admin_database: psycopg.Connection[Any], chromium: str
+) -> Iterator[Stack]:
+    """A portal without workers, so that what is queued stays queued and its pages poll; it may always switch to the second model."""
+    with (
+        real_commits(django_db_blocker, admin_database),
+        stack(is_migrated=True, EMBEDDING_SWITCH_MAX_MISSING="1") as started,
+    ):
+        started.start("web")
+        yield started
+
+
+def asked_by_templates() -> set[str]:
+    """The names of the addresses that templates ask into the dialog."""
+    found = set()
+    for template in TEMPLATES.rglob("*.html"):
+        for address in re.findall(
+            r'hx-(?:get|post)="([^"]*)"[^>]*?hx-target="#dialog"', template.read_text("utf-8")
+        ):
+            name = re.search(r"{% url '([\w-]+)'", address)
+            found.add(name[1] if name else BY_A_VIEW[address])
+    return found
+
+
+def pages_with_questions(portal: Portal) -> list[str]:
+    """Makes one of everything that can be asked about; the pages on which it is asked."""
+    with tenant_context(portal.tenant.pk):
+        by_hand = [create_tool(actor="olga", tool_id=f"by-hand-{n}", name=f"by hand {n}") for n in range(26)]
+    import_document(portal.tenant, pets())
+    with tenant_context(portal.tenant.pk):
+        imported = Tool.objects.get(endpoint__isnull=False)
+        update_tool(
+            pk=imported.pk,
+            expected_version=1,
+            changes={"parameter_descriptions": {"body.name": "Ours."}},
+            actor="olga",
+        )
+    import_document(portal.tenant, pets(name="Its call name."))
+    planned = IncomingDocument(json.dumps(document("new")).encode(), "zoo.json", "zoo")
+    plan = syncs.plan_document(planned, tenant_id=portal.tenant.pk, actor="olga")
+    with tenant_context(portal.tenant.pk):
+        server = McpServer.objects.create(slug="sums", url="https://sums.example/mcp")
+        source = Source.objects.get(slug="shop")
+        job = jobs.start("backfill_embeddings", {}, by="olga")
+        ready = ToolEmbedding.objects.filter(entity=by_hand[0])
+        hashed = ready.values_list("source_hash", flat=True)[0]
+        ready.update(status="ready", vector=[1.0] + [0.0] * 383, vector_hash=hashed)
+    with login("DATABASE_ADMIN_URL"):
+        EmbeddingModel.objects.create(
+            slot=0, model="all-MiniLM-L6-v2", provider="sentence-transformers", serves=True
+        )
+        EmbeddingModel.objects.create(slot=1, model="second", provider="sentence-transformers", serves=False)
+    return [
+        "/tools/",
+        f"/tools/{by_hand[0].pk}/",
+        f"/tools/{imported.pk}/",
+        f"/tools/{imported.pk}/edit/",
+        f"/tools/{imported.pk}/history/",
+        "/overrides/",
+        f"/sources/{source.pk}/",
+        f"/sources/{plan.source_id}/syncs/{plan.pk}/",
+        f"/servers/{server.pk}/",
+        f"/jobs/{job.pk}/",
+        "/models/",
+    ]
+
+
+def ask_everything(page: Page) -> set[str]:
+    """Opens each question of the page, and leaves it by its own way out; the names of their addresses."""
+    asked = set()
+    questions = page.locator('[hx-target="#dialog"]')
+    for number in range(questions.count()):
+        question = questions.nth(number)
+        if not question.is_visible():  # within what is folded
+            question.evaluate("one => one.closest('details').open = true")
+        address = question.get_attribute("hx-get") or question.get_attribute("hx-post") or ""
+        question.click()
+        dialog = page.locator("dialog#dialog")
+        expect(dialog.get_by_role("heading", level=1), f"{page.url} {address}").to_be_visible()
+        dialog.locator("[data-close-dialog]").click()
+        expect(dialog).to_be_hidden()
+        asked.add(str(resolve(address.partition("?")[0]).url_name))
+    return asked
+
+
+def test_every_question_of_every_page_opens_as_a_dialog_and_closes_UI_3_0(
+    portal: Portal, sign_in: Callable[..., Page]
+) -> None:
+    paths = pages_with_questions(portal)
+    page = sign_in()
+    asked: set[str] = set()
+    for path in paths:
+        page.goto(path)
+        here = ask_everything(page)
+        assert here, f"{path} asks nothing"
+        asked |= here
+    assert asked == asked_by_templates()
