@@ -92,9 +92,12 @@ bench-quality: $(VENV)/.dev $(VENV)/.model ## measure search quality on labelled
 	@$(BIN)/python -m bench.quality "$(SETS)"
 
 ##@ Maintain
-.PHONY: browser faketime node mcp-servers lock openapi
+.PHONY: browser faketime node mcp-servers lock openapi access
 openapi: $(VENV)/.model ## write docs/openapi.yaml anew
 	@$(BIN)/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
+access: $(VENV)/.dev ## write portal/ops/access.sql anew, from the migrations
+	@$(BIN)/python -m tests.support.access
 
 browser: ## install Debian's chromium for the browser tests where root can
 	@if command -v chromium >/dev/null; then :; \

@@ -17,6 +17,7 @@ ADMIN_COMMANDS = {
     "first_run",
     "makemigrations",
     "migrate",
+    "prepare_database",
     "showmigrations",
     "sqlmigrate",
 }

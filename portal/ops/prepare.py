@@ -1,6 +1,6 @@
-"""Brings a database to the portal's present state: logins, migrations, first run. Run as `python -m portal.ops.prepare`.
+"""What a start needs: the database in its present state, the first run, a slot for the model. Run as `python -m portal.ops.prepare`.
 
-One process for the three commands, because starting Python and Django is most of their time when nothing is to do.
+One process for all of it, because starting Python and Django is most of their time when nothing is to do.
 Each of them may be run again at any time.
 """
 
@@ -32,8 +32,7 @@ def main() -> int:
 
     try:
         django.setup()
-        call_command("create_logins")
-        call_command("migrate", interactive=False, verbosity=0)
+        call_command("prepare_database")
         call_command("first_run")
         _adopt_model()
     except ImproperlyConfigured as error:
