@@ -18,7 +18,8 @@ from tools.models import McpServer, Source, SourceKind
 SLUG_LENGTH = 100
 PUBLIC = "public"
 REQUEST_SECONDS = 30.0
-"""For reading a source within a request: parsing and comparing need the rest of the minute that it has."""
+"""For fetching a document within a request: parsing and comparing need the rest of the minute that it has. An MCP server has
+MCP_SECONDS wherever it is asked, so that a test and a sync find the same."""
 NOT_READABLE = "The source has no address to be read from: import its document, or give it a URL."
 
 
@@ -64,29 +65,29 @@ def read_url(url: str, *, kind: str = "", slug: str = "", seconds: float | None 
     return IncomingDocument(fetch_document(url, seconds=seconds), url, slug, kind, url=url)
 
 
-def read_mcp_url(url: str, *, slug: str = "", seconds: float | None = None) -> IncomingDocument:
-    """The tools of the MCP server at a URL, in at most `seconds`. Raises FetchError."""
-    found = list_tools_from_url(url, seconds=seconds)
+def read_mcp_url(url: str, *, slug: str = "") -> IncomingDocument:
+    """The tools of the MCP server at a URL. Raises FetchError."""
+    found = list_tools_from_url(url)
     return IncomingDocument(found.raw, url, slug, SourceKind.MCP, url=url, warnings=found.warnings)
 
 
-def read_server(server: McpServer, *, slug: str = "", seconds: float | None = None) -> IncomingDocument:
-    """The tools of an MCP server, in at most `seconds`. Raises FetchError."""
-    found = list_tools(server, seconds=seconds)
+def read_server(server: McpServer, *, slug: str = "") -> IncomingDocument:
+    """The tools of an MCP server. Raises FetchError."""
+    found = list_tools(server)
     return IncomingDocument(
         found.raw, server.slug, slug, SourceKind.MCP, server=server, warnings=found.warnings
     )
 
 
 def read_source(source: Source, *, seconds: float | None = None) -> IncomingDocument:
-    """The document as it is now at the source's address; `seconds` is for a caller that cannot wait as long as a job can.
-    Raises FetchError."""
+    """The document as it is now at the source's address; `seconds` is for a caller that cannot wait for a document as long as a
+    job can. Raises FetchError."""
     if source.server is not None:
-        return read_server(source.server, slug=source.slug, seconds=seconds)
+        return read_server(source.server, slug=source.slug)
     if not source.url:
         raise FetchError(NOT_READABLE)
     if source.kind == SourceKind.MCP:
-        return read_mcp_url(source.url, slug=source.slug, seconds=seconds)
+        return read_mcp_url(source.url, slug=source.slug)
     return read_url(source.url, kind=source.kind, slug=source.slug, seconds=seconds)
 
 

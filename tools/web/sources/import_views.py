@@ -15,7 +15,6 @@ from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue.errors import CatalogueError
-from tools.imports.fetching.mcp.client import TEST_SECONDS
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import (
@@ -55,18 +54,18 @@ def import_page(request: TenantRequest) -> HttpResponse:
         return render_part(request, "sources/import.html#report", context, 422 if tested is None else 200)
 
 
-def _read(given: dict[str, Any], seconds: float) -> IncomingDocument:
-    """Reads the document, in at most `seconds`. Raises FetchError."""
+def _read(given: dict[str, Any]) -> IncomingDocument:
+    """Reads the document. Raises FetchError."""
     slug, kind = given["source"], given["kind"]
     upload: UploadedFile[bytes] | None = given["document"]
     if upload is not None:
         return IncomingDocument(upload.read(), upload.name or "document", slug, kind)
     if given["url"]:
-        return read_url(given["url"], kind=kind, slug=slug, seconds=seconds)
+        return read_url(given["url"], kind=kind, slug=slug, seconds=REQUEST_SECONDS)
     if given["server"]:
-        return read_server(given["server"], slug=slug, seconds=seconds)
+        return read_server(given["server"], slug=slug)
     if given["server_url"]:
-        return read_mcp_url(given["server_url"], slug=slug, seconds=seconds)
+        return read_mcp_url(given["server_url"], slug=slug)
     return IncomingDocument(given["text"].encode(), f"{slug}.txt", slug, kind)
 
 
@@ -78,7 +77,7 @@ def _rest(begun: float) -> float:
 def _plan(request: TenantRequest, given: dict[str, Any]) -> Sync:
     """Raises DocumentRefused, FetchError, CatalogueError."""
     begun = time.monotonic()
-    incoming = _read(given, REQUEST_SECONDS)
+    incoming = _read(given)
     return syncs.plan_document(
         incoming, tenant_id=request.member.tenant_id, actor=actor(request), seconds=_rest(begun)
     )
@@ -87,7 +86,7 @@ def _plan(request: TenantRequest, given: dict[str, Any]) -> Sync:
 def _test(request: TenantRequest, given: dict[str, Any]) -> dict[str, Any]:
     """Reports the document and what a plan would change. Stores nothing. Raises as `_plan`."""
     begun = time.monotonic()
-    incoming = _read(given, TEST_SECONDS)
+    incoming = _read(given)
     seconds = time.monotonic() - begun
     document = parse(incoming, seconds=_rest(begun))
     with tenant_context(request.member.tenant_id):
