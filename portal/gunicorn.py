@@ -22,7 +22,8 @@ bind = f"{settings.HOST}:{settings.PORT}"
 workers = settings.WEB_CONCURRENCY
 worker_class = "sync"
 preload_app = True
-timeout = 60  # an upload of 20 MB is parsed within it
+# An upload of 20 MB is parsed within a minute, and an MCP server that a page asks may need its own time before.
+timeout = 60 + int(settings.MCP_SECONDS)
 graceful_timeout = 5
 # The workers' heartbeats are files; on a disk they would stall with it.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None

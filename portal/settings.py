@@ -168,6 +168,8 @@ DOCUMENT_MAX_BYTES = env.integer("DOCUMENT_MAX_BYTES", 20_000_000, low=1000, hig
     meaning="Bytes of an imported document, or of an MCP server's answer, at most.")
 DOCUMENT_MAX_OPERATIONS = env.integer("DOCUMENT_MAX_OPERATIONS", 20_000, low=1, high=1_000_000,
     meaning="Operations or tools of an imported document, at most; files of tools apart.")
+DESCRIPTION_MAX_CHARACTERS = env.integer("DESCRIPTION_MAX_CHARACTERS", 8_000, low=200, high=100_000,
+    meaning="Characters of an imported description, at most; a longer one is cut, with a warning.")
 IMPORT_ALLOWED_HOSTS = env.words("IMPORT_ALLOWED_HOSTS", "",
     meaning="`host:port` of servers inside the organisation that may be asked; all others must have public addresses (SEC-2).")
 SYNC_MAX_REMOVED = env.number("SYNC_MAX_REMOVED", 0.2, low=0, high=1,

@@ -16,6 +16,7 @@ from portal.tenancy.middleware import Member
 from portal.tenancy.models import Role
 from tools.catalogue import history
 from tools.catalogue.errors import CatalogueError, Invalid
+from tools.web.shell.forms import AddressInput
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
@@ -46,7 +47,7 @@ class TenantModelAdmin(ModelAdmin):
     role_to_delete: Role | None = Role.ADMIN
     list_per_page = 50
     # The services validate addresses; Django's URLField refuses hosts without a dot.
-    formfield_overrides = {models.URLField: {"form_class": forms.CharField}}
+    formfield_overrides = {models.URLField: {"form_class": forms.CharField, "widget": AddressInput}}
     show_full_result_count = False
 
     def has_module_permission(self, request: HttpRequest) -> bool:

@@ -157,7 +157,12 @@ class Endpoint(TenantModel):
             CompositeForeignKey(
                 column="source_id", table="tools_source", name="endpoint_source", on_delete="CASCADE"
             ),
-            models.UniqueConstraint(fields=["tenant", "source", "key"], name="endpoint_key_once"),
+            # Checked at the end of the transaction, since two operations of a sync may change places.
+            models.UniqueConstraint(
+                fields=["tenant", "source", "key"],
+                name="endpoint_key_once",
+                deferrable=models.Deferrable.DEFERRED,
+            ),
         ]
 
     def __str__(self) -> str:

@@ -50,6 +50,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(COMPRESSED)))
             self.end_headers()
             self.wfile.write(COMPRESSED)
+        elif path in {"/brotli", "/not-compressed"}:
+            self.send_response(200)
+            self.send_header("content-encoding", "br" if path == "/brotli" else "gzip")
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
         elif path == "/endless":
             self.send_response(200)
             self.end_headers()

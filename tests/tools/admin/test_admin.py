@@ -257,6 +257,9 @@ def test_CAT_3_a_server_is_written_in_the_admin_through_its_services(superuser: 
     add, given = address("tools.McpServer", "add"), {"slug": "shop", "title": "Shop", "headers": "{}"}
     page = superuser.post(add, {**given, "url": "https://mcp.example.com/mcp", "command_id": "sh"})
     assert "Give either a URL or a command, and not both." in page.content.decode()
+    refused = superuser.post(add, {**given, "url": "https://ada:pw@mcp.example.com/mcp"}).content.decode()
+    assert "holds no user or password" in refused
+    assert "pw@" not in refused
     assert superuser.post(add, {**given, "url": "https://mcp.example.com/mcp"}).status_code == 302
     server = McpServer.objects.get()
     change = address("tools.McpServer", "change", server.pk)

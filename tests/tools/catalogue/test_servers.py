@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -182,9 +182,33 @@ def test_cat_3_a_failed_test_is_told_and_noted(tenant: Tenant, settings: Any, tm
     server = create(command_id="bye")
     report = check_connection(server)
     assert not report.reachable
-    assert report.error == "The server ended before it had answered. Its last words: the last word"
+    assert (
+        report.error
+        == "The server ended before it had answered (exit status 0). Its last words: the last word"
+    )
     server.refresh_from_db()
     assert (server.health, server.last_error, server.synced_at) == (Health.FAILING, report.error, None)
+
+
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(2, id="two"), pytest.param(11, id="eleven", marks=pytest.mark.slow)]
+)
+def test_case_69_a_test_waits_as_long_as_a_sync_and_a_success_sets_the_health_right(
+    tenant: Tenant, settings: Any, tmp_path: Path, seconds: int
+) -> None:
+    allow(settings, tmp_path, slow=plain('{"tools": []}', before=f"import time; time.sleep({seconds})\n"))
+    server = create(command_id="slow")
+    settings.MCP_SECONDS = 1
+    for ask in (check_connection, list_tools):
+        with suppress(FetchError):
+            ask(server)
+        server.refresh_from_db()
+        assert (server.health, server.last_error) == (Health.FAILING, "The server did not answer within 1 s.")
+        McpServer.objects.update(health=Health.UNKNOWN)
+    settings.MCP_SECONDS = 40
+    assert check_connection(server).reachable
+    server.refresh_from_db()
+    assert (server.health, server.last_error) == (Health.HEALTHY, "")
 
 
 def test_cat_3_a_slow_server_is_asked_outside_of_the_transaction_of_a_page(

@@ -53,7 +53,7 @@ from tools.imports.syncing.documents import (
     read_source,
 )
 from tools.imports.syncing.jobs import APPLY
-from tools.models import McpServer, Source, SourceDocument, SyncState
+from tools.models import McpServer, Source, SourceDocument, SourceKind, SyncState
 
 Found = tuple[IncomingDocument, ParsedDocument]
 LARGE = 5_000
@@ -130,12 +130,12 @@ class SourceListView(TenantListView):
 
     def _read(self, given: JsonObject) -> Found:
         """The document that the request holds or names, and what it says. Raises FetchError, DocumentRefused, CatalogueError."""
-        deadline = RequestDeadline()
+        deadline = RequestDeadline(asks_server="server" in given or given["kind"] == SourceKind.MCP)
         incoming = self._incoming(given, deadline.left(READ_SECONDS))
         return incoming, parse(incoming, seconds=deadline.left())
 
     def _incoming(self, given: JsonObject, seconds: float) -> IncomingDocument:
-        """The document, read in at most `seconds`. Raises FetchError, CatalogueError."""
+        """The document; one at a URL is fetched in at most `seconds`. Raises FetchError, CatalogueError."""
         slug, kind = given["source"], given["kind"]
         if document := given.get("document"):
             return IncomingDocument(document.read(), document.name, slug, kind)
@@ -242,7 +242,7 @@ class SourceTestView(TenantView):
             source = find_source(slug, Source.objects.select_related("server"))
         if not source.is_readable:
             raise Problem(409, NOT_READABLE)
-        deadline = RequestDeadline()
+        deadline = RequestDeadline(asks_server=source.kind == SourceKind.MCP)
         found = read_source(source, seconds=deadline.left(READ_SECONDS))
         document = parse(found, seconds=deadline.left())
         return Response(

@@ -5,6 +5,7 @@ and a redirect is an answer like any other that is not 200 (SEC-2).
 from __future__ import annotations
 
 import time
+import zlib
 
 import httpcore
 from django.conf import settings
@@ -15,7 +16,11 @@ from portal.outbound.http import BodyTooLarge, GuardedBackend, open_response, re
 
 READ_SECONDS = 10.0
 WHOLE_SECONDS = 60.0
-_HEADERS = {"Accept": "application/json, application/yaml, */*;q=0.5"}
+# A server that has a document compressed only may send it so all the same.
+_HEADERS = {"Accept": "application/json, application/yaml, */*;q=0.5", "Accept-Encoding": "identity"}
+_GZIP, _ZLIB, _RAW_DEFLATE = 31, 15, -15
+_MAGIC_BITS = 0x0F
+_DEFLATE = 8
 
 
 def fetch_document(url: str, *, seconds: float | None = None) -> bytes:
@@ -33,7 +38,8 @@ def fetch_document(url: str, *, seconds: float | None = None) -> bytes:
                 raise FetchError(
                     f"The server answered {response.status} instead of the document (redirects are not followed)."
                 )
-            return read_body(response, settings.DOCUMENT_MAX_BYTES)
+            body = read_body(response, settings.DOCUMENT_MAX_BYTES)
+            return _decoded(body, _content_encoding(response))
     except BodyTooLarge:
         raise FetchError(
             f"The document is larger than {settings.DOCUMENT_MAX_BYTES / 1_000_000:g} MB."
@@ -46,6 +52,35 @@ def fetch_document(url: str, *, seconds: float | None = None) -> bytes:
         if time.monotonic() >= deadline:
             raise FetchTimeout(f"The document took more than {seconds:.0f} s to arrive.") from None
         raise _interrupted(error) from None
+
+
+def _content_encoding(response: httpcore.Response) -> str:
+    found = (value for name, value in response.headers if name.lower() == b"content-encoding")
+    return next(found, b"").decode("latin-1")
+
+
+def _decoded(body: bytes, encoding: str) -> bytes:
+    """The document in a body, which is unpacked no further than its size may be."""
+    coding = encoding.strip().lower().removeprefix("x-")
+    if coding in ("", "identity"):
+        return body
+    if coding not in ("gzip", "deflate"):
+        raise FetchError(
+            f"The server compressed the document ({coding[:40]}), although it was asked not to; gzip and deflate are read."
+        )
+    is_zlib = bool(body) and body[0] & _MAGIC_BITS == _DEFLATE
+    unpacker = zlib.decompressobj(_GZIP if coding == "gzip" else _ZLIB if is_zlib else _RAW_DEFLATE)
+    try:
+        document = unpacker.decompress(body, settings.DOCUMENT_MAX_BYTES + 1)
+    except zlib.error:
+        raise FetchError(
+            f"The server says that the document is compressed ({coding}), and it is not."
+        ) from None
+    if len(document) > settings.DOCUMENT_MAX_BYTES:
+        raise BodyTooLarge
+    if not unpacker.eof:
+        raise FetchError("The compressed document ends before it is complete.")
+    return document
 
 
 def _interrupted(error: Exception) -> FetchError:

@@ -83,7 +83,9 @@ def limits_of_settings() -> Limits:
     """The limits of a document that the installation has chosen. For the parent only."""
     from django.conf import settings  # noqa: PLC0415 - the child runs this module as well, and starts without Django
 
-    return Limits(settings.DOCUMENT_MAX_BYTES, settings.DOCUMENT_MAX_OPERATIONS)
+    return Limits(
+        settings.DOCUMENT_MAX_BYTES, settings.DOCUMENT_MAX_OPERATIONS, settings.DESCRIPTION_MAX_CHARACTERS
+    )
 
 
 def _child(kind: str, name: str, limits: str) -> int:

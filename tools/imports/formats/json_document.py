@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue, Limits
-from tools.imports.formats.texts import WrittenFloat, truncate, without_controls
+from tools.imports.formats.texts import MARK, WrittenFloat, truncate, without_controls
 from tools.imports.formats.yaml_document import YamlLimits, YamlReader
 
 MAX_DEPTH = 64
@@ -31,17 +31,27 @@ _STRINGS = re.compile(_STRING + r'(?:"|\Z)', re.DOTALL)
 _TOKENS = re.compile(r"(?P<key>" + _STRING + r'")\s*+(?P<colon>:?)|[{}\[\]]', re.DOTALL)
 
 
+class Pruned(JsonObject):
+    """Stands, empty, for what was nested too deep."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedDocument:
-    """The values of a document, the changes that they needed, as sentences for the operator, and the limits for its reader."""
+    """The values of a document, the changes that they needed, as sentences for the operator, the limits for its reader, and the
+    name of its file, by which it may refer to itself. `is_pruned`: what was nested too deep is `Pruned`."""
 
     value: JsonValue
     warnings: tuple[str, ...]
     limits: Limits
+    name: str = ""
+    is_pruned: bool = False
 
 
-def load_document(raw: bytes, *, limits: Limits, subject: str = "The document") -> LoadedDocument:
-    """Read JSON or YAML; `subject` begins the sentence of a `DocumentRefused`."""
+def load_document(
+    raw: bytes, *, limits: Limits, subject: str = "The document", prunes: bool = False
+) -> LoadedDocument:
+    """Read JSON or YAML; `subject` begins the sentence of a `DocumentRefused`. `prunes`: JSON that is nested too deep is not
+    refused as a whole, since it may be one of many things in a list."""
     if len(raw) > limits.document_bytes:
         raise DocumentRefused(f"{subject} has {len(raw):,} bytes; the limit is {limits.document_bytes:,}.")
     of_yaml = YamlLimits(subject, MAX_DEPTH, MAX_VALUES, 2 * limits.document_bytes, MAX_DIGITS)
@@ -70,7 +80,18 @@ def load_document(raw: bytes, *, limits: Limits, subject: str = "The document") 
         warnings.append(f"Control characters and lone surrogates removed from the texts: {removed:,}.")
     if reader.kept_as_text:
         warnings.append(f"Numbers kept as text (NaN, infinite, too long for JSON): {reader.kept_as_text:,}.")
-    return LoadedDocument(value, tuple(warnings), limits)
+    if reader.renamed:
+        warnings.append(
+            f"Keys that differed in control characters only, and now end in '{MARK}': {reader.renamed:,}."
+        )
+    is_pruned = isinstance(reader, _JsonReader) and reader.pruned
+    if is_pruned and not prunes:
+        raise DocumentRefused(too_deep(subject))
+    return LoadedDocument(value, tuple(warnings), limits, is_pruned=is_pruned)
+
+
+def too_deep(subject: str) -> str:
+    return f"{subject} is nested deeper than {MAX_DEPTH} levels."
 
 
 def _decoded(raw: bytes, subject: str) -> str:
@@ -114,7 +135,9 @@ class _JsonReader:
     def __init__(self, subject: str) -> None:
         self._subject = subject
         self.removed = 0
+        self.renamed = 0
         self.kept_as_text = 0
+        self.pruned = False
 
     def read(self, text: str) -> Any:
         """Raises `json.JSONDecodeError` for what is not JSON, `DocumentRefused` for JSON beyond a limit."""
@@ -134,7 +157,7 @@ class _JsonReader:
         except _KeyTwice as twice:
             raise DocumentRefused(self._where_twice(text, str(twice))) from None
         except RecursionError:
-            raise DocumentRefused(self._too_deep()) from None
+            raise DocumentRefused(too_deep(self._subject)) from None
 
     def _check_size(self, text: str) -> None:
         # Every value but the first follows a comma or an opening bracket. Only when those inside texts could
@@ -144,23 +167,33 @@ class _JsonReader:
 
     def _clean(self, value: Any, depth: int) -> None:
         """Applies the rule for characters in place, as a copy would need the memory twice."""
-        if not isinstance(value, dict | list):
-            return
-        if depth > MAX_DEPTH:
-            raise DocumentRefused(self._too_deep())
         items = value.values() if isinstance(value, dict) else value
         if not _WITH_TEXT.isdisjoint(map(type, items)):
             for key, item in value.items() if isinstance(value, dict) else enumerate(value):
                 if isinstance(item, str):
                     value[key] = self._text(item)
-                else:
-                    self._clean(item, depth + 1)
+                elif isinstance(item, dict | list):
+                    if depth < MAX_DEPTH:
+                        self._clean(item, depth + 1)
+                    else:
+                        self.pruned = True
+                        value[key] = Pruned()
         if isinstance(value, dict) and not all(map(str.isprintable, value)):
-            cleaned = {self._text(key): item for key, item in value.items()}
-            if len(cleaned) < len(value):
-                raise _KeyTwice("")
+            cleaned = self._with_clean_keys(value)
             value.clear()
             value |= cleaned
+
+    def _with_clean_keys(self, value: JsonObject) -> JsonObject:
+        named = [(self._text(key), key) for key in value]
+        kept = {key for name, key in named if name == key}
+        cleaned: JsonObject = {}
+        for name, key in named:
+            new = name
+            while new != key and (new in kept or new in cleaned):
+                new += MARK
+            self.renamed += new != name
+            cleaned[new] = value[key]
+        return cleaned
 
     def _text(self, text: str) -> str:
         text, removed = without_controls(text)
@@ -188,9 +221,6 @@ class _JsonReader:
         self.kept_as_text += 1
         return written
 
-    def _too_deep(self) -> str:
-        return f"{self._subject} is nested deeper than {MAX_DEPTH} levels."
-
     def _where_twice(self, text: str, key: str) -> str:
         """The decoder's hooks know no positions, so the line is looked for in the text, in this case only."""
         open_objects: list[set[str] | None] = []
@@ -203,7 +233,7 @@ class _JsonReader:
             elif mark in ("}", "]"):
                 open_objects.pop()
             elif token["colon"] and (keys := open_objects[-1]) is not None:
-                found = without_controls(json.loads(token["key"]))[0]
+                found = json.loads(token["key"])
                 if found in keys:
                     line = text.count("\n", 0, token.start()) + 1
                     return self._twice(found, f", again at line {line}")
@@ -211,7 +241,7 @@ class _JsonReader:
         return self._twice(key, "")
 
     def _twice(self, key: str, where: str) -> str:
-        return f"{self._subject} has the key '{truncate(key, 100)}' twice in one object{where}."
+        return f"{self._subject} has the key '{truncate(without_controls(key)[0], 100)}' twice in one object{where}."
 
 
 class _KeyTwice(Exception):

@@ -3,29 +3,26 @@
 A schema's `$ref` is never unfolded in place. It becomes `#/$defs/Name`, and the schema that it leads to
 becomes a piece of its own, converted once a document and shared by all tools that reach it; so neither
 circles nor doubling references can make anything grow. Only keywords that JSON Schema knows, with values that
-it allows, are carried over; the rest is dropped in silence, since a validator's findings must not cost a
-tool. Which pieces a tool can afford is decided in `schema_budget`.
+it allows, are carried over; the rest costs no tool, but is noted among the losses. Which pieces a tool can afford is
+decided in `schema_budget`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tools.imports.formats.names import definition_name, hashed_name
+from tools.imports.formats.one_way import PARTS, Names, OneWay
 from tools.imports.formats.references import RefResolver
-from tools.imports.formats.specs import JsonObject, JsonValue, as_list, as_object
-from tools.imports.formats.texts import as_text, plain_text, truncate
+from tools.imports.formats.schema_values import ANNOTATIONS, VALUES, as_written, is_cut, json_size, small
+from tools.imports.formats.specs import JsonObject, JsonValue
+from tools.imports.formats.texts import truncate
 
-MAX_TEXT = 2_000
-_MAX_EXAMPLE = 500
-_MAX_EXAMPLES = 3
 # How many schemas are looked at to find out whether one leads back to itself; more is a document made to be
 # slow.
 _MAX_CIRCLE = 30
 
-TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
 _UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")
 SCHEMA_KEYS = frozenset(
     ("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else", *_UNEVALUATED)
@@ -36,13 +33,20 @@ _BOOLEAN_TOO = frozenset(("additionalProperties", *_UNEVALUATED))
 # Keywords whose schemas judge the same value as the schema that holds them. A circle of these alone never
 # ends.
 _IN_PLACE = frozenset(("allOf", "anyOf", "oneOf", "not", "if", "then", "else"))
+# Keywords that say nothing about a value, or whose meaning is carried in another way.
+_WITHOUT_LOSS = frozenset(
+    ("xml", "externalDocs", "example", "nullable", "$schema", "$id", "id", "$anchor", "$comment", "$defs", "definitions")
+)  # fmt: skip
+# What `_finished` reads.
+_IN_OLDER_WORDS = (("type", "file"), ("exclusiveMinimum", True), ("exclusiveMaximum", True))
+_EMPTY: tuple[JsonValue, ...] = (None, False, "", [], {})
 
 
 # Keywords whose values are of the schema's own type.
 _TEXTS = frozenset(("const", "default", "enum", "examples"))
-# Words that mean something else, or nothing, in a parameter of 2.0 that is read as a schema.
+# Words that mean something else, or nothing, in a parameter of 2.0 that is read as a schema, or say how it is written.
 _OF_PARAMETERS = frozenset(
-    ("$ref", "name", "in", "description", "required", "deprecated", "example", "examples")
+    ("$ref", "name", "in", "description", "required", "deprecated", "example", "examples", "collectionFormat")
 )
 
 
@@ -61,16 +65,13 @@ def piece_of(schema: JsonObject, size: int | None = None) -> Piece:
     return Piece(schema, tuple(refs), json_size(schema) if size is None else size)
 
 
-def json_size(value: object) -> int:
-    """Bytes of the value as compact JSON in UTF-8."""
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8"))
-
-
 class Schemas:
     """The schemas of one document, each converted at most once."""
 
-    def __init__(self, resolver: RefResolver) -> None:
+    def __init__(self, resolver: RefResolver, *, without: str = "") -> None:
+        """`without`: properties with this mark (readOnly, writeOnly) are not of the side that sends the value."""
         self._resolver = resolver
+        self.one_way = OneWay(resolver, without) if without in resolver.marks else None
         # Keyed by the identity of nodes of the document, which outlive this object.
         self._pieces: dict[int, Piece] = {}
         self._inline: dict[int, Piece] = {}
@@ -104,22 +105,47 @@ class Schemas:
             )
         return found
 
-    def _converted(self, node: JsonValue, where: str, owner: str, *, in_place: bool = True) -> JsonObject:
+    def _converted(
+        self,
+        node: JsonValue,
+        where: str,
+        owner: str,
+        *,
+        in_place: bool = True,
+        hidden: tuple[Names, ...] = (),
+    ) -> JsonObject:
+        """`hidden` are names of one-way properties that the schemas around this one have."""
         if not isinstance(node, dict):
             return {"not": {}} if node is False else {}
         if isinstance(ref := node.get("$ref"), str):
-            return self._reference(node, ref, where, owner, in_place=in_place)
-        return _finished(node, self._keywords(node, where, owner, in_place=in_place))
+            return self._reference(node, ref, where, owner, in_place=in_place, hidden=hidden)
+        return _finished(node, self._keywords(node, where, owner, in_place=in_place, hidden=hidden))
 
-    def _keywords(self, node: JsonObject, where: str, owner: str, *, in_place: bool) -> JsonObject:
+    def _keywords(
+        self, node: JsonObject, where: str, owner: str, *, in_place: bool, hidden: tuple[Names, ...]
+    ) -> JsonObject:
+        if self.one_way is not None:
+            node, hidden = self.one_way.sent(node, hidden)
+
         def sub(value: JsonValue, key: str) -> JsonObject:
-            return self._converted(value, where, owner, in_place=in_place and key in _IN_PLACE)
+            return self._converted(
+                value,
+                where,
+                owner,
+                in_place=in_place and key in _IN_PLACE,
+                hidden=hidden if key in PARTS else (),
+            )
 
         schema: JsonObject = {}
         for key, value in node.items():
-            if key in _VALUES:
-                if (kept := _VALUES[key](value)) is not None or key == "const":
+            if key in VALUES:
+                kept = VALUES[key](value)
+                if kept is not None or key == "const":
                     schema[key] = kept
+                elif value not in _EMPTY and (key, value) not in _IN_OLDER_WORDS:
+                    self._note(key, where)
+                if is_cut(key, value):
+                    self._note(f"{key} beyond its bounds", where)
             elif key in _BOOLEAN_TOO and isinstance(value, bool):
                 schema[key] = value
             elif key in SCHEMA_KEYS and isinstance(value, dict | bool):
@@ -128,17 +154,29 @@ class Schemas:
                 schema["prefixItems" if key == "items" else key] = [sub(item, key) for item in value]
             elif key in MAP_KEYS and isinstance(value, dict):
                 schema[key] = {name: sub(item, key) for name, item in value.items()}
+            elif key not in _WITHOUT_LOSS and not key.startswith("x-") and value not in _EMPTY:
+                self._note(key, where)
         if schema.get("not") == {} and node["not"] not in (True, {}):
             # What could not be carried over would otherwise forbid everything.
             del schema["not"]
+        if self._resolver.siblings_count and node.get("type", "") is None and not schema.keys() - ANNOTATIONS:
+            schema["type"] = "null"  # YAML's author wrote the word without quotes
         return schema
 
-    def _reference(self, node: JsonObject, ref: str, where: str, owner: str, *, in_place: bool) -> JsonObject:
+    def _note(self, keyword: str, where: str) -> None:
+        self._resolver.losses.note(f"'{truncate(keyword, 50)}' of schemas", where)
+
+    def _reference(
+        self, node: JsonObject, ref: str, where: str, owner: str, *, in_place: bool, hidden: tuple[Names, ...]
+    ) -> JsonObject:
         if self._resolver.siblings_count:
             beside = {key: value for key, value in node.items() if key != "$ref"}
         else:
             beside = {key: node[key] for key in ("title", "description") if key in node}
-        schema = _finished(beside, self._keywords(beside, where, owner, in_place=in_place)) if beside else {}
+        schema: JsonObject = {}
+        if beside:
+            keywords = self._keywords(beside, where, owner, in_place=in_place, hidden=hidden)
+            schema = _finished(beside, keywords)
         target = self._resolver.target(ref)
         problem = target.problem
         if not problem and not isinstance(target.value, dict | bool):
@@ -234,13 +272,6 @@ def _finished(node: JsonObject, schema: JsonObject) -> JsonObject:
     return schema
 
 
-def as_written(value: JsonValue) -> JsonValue:
-    """Numbers and booleans as texts, also those of a list; anything else as it is."""
-    if isinstance(value, list):
-        return [as_written(item) for item in value]
-    return as_text(value) if isinstance(value, bool | int | float) else value
-
-
 def _types(schema: JsonObject) -> list[str]:
     types = schema.get("type", [])
     return types if isinstance(types, list) else [types]
@@ -251,91 +282,10 @@ def _nullable(schema: JsonObject) -> JsonObject:
         schema["enum"] = [*schema["enum"], None]
     if types := _types(schema):
         return schema if "null" in types else {**schema, "type": [*types, "null"]}
-    inner = {key: value for key, value in schema.items() if key not in _ANNOTATIONS}
+    inner = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
     if not inner.keys() - {"enum"}:
         return schema
     either = inner["anyOf"] if inner.keys() == {"anyOf"} else [inner]
-    return {key: value for key, value in schema.items() if key in _ANNOTATIONS} | {
+    return {key: value for key, value in schema.items() if key in ANNOTATIONS} | {
         "anyOf": [*either, {"type": "null"}]
     }
-
-
-def small(value: JsonValue) -> JsonValue:
-    """An example that is short enough to be worth an agent's tokens, or None."""
-    return value if value is not None and json_size(value) <= _MAX_EXAMPLE else None
-
-
-def _type(value: JsonValue) -> str | list[str] | None:
-    listed = value if isinstance(value, list) else [value]
-    types = list(dict.fromkeys(kind for kind in listed if isinstance(kind, str) and kind in TYPES))
-    return types[0] if len(types) == 1 else types or None
-
-
-def _description(value: JsonValue) -> str | None:
-    return plain_text(value, limit=MAX_TEXT) or None
-
-
-def _word(value: JsonValue) -> str | None:
-    return value if isinstance(value, str) and 0 < len(value) <= MAX_TEXT else None
-
-
-def _number(value: JsonValue) -> float | None:
-    # The readers of documents have made text of what is not finite.
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _positive(value: JsonValue) -> float | None:
-    number = _number(value)
-    return number if number is not None and number > 0 else None
-
-
-def _count(value: JsonValue) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and number >= 0 and number == int(number) else None
-
-
-def _flag(value: JsonValue) -> bool | None:
-    return True if value is True else None
-
-
-def _any(value: JsonValue) -> JsonValue:
-    return value
-
-
-def _list(value: JsonValue) -> list[JsonValue] | None:
-    return as_list(value) or None
-
-
-def _examples(value: JsonValue) -> list[JsonValue] | None:
-    return [item for item in as_list(value)[:_MAX_EXAMPLES] if small(item) is not None] or None
-
-
-def _names(value: JsonValue) -> list[str] | None:
-    return list(dict.fromkeys(text for name in as_list(value) if (text := as_text(name)))) or None
-
-
-def _name_lists(value: JsonValue) -> dict[str, list[str]] | None:
-    return {key: names for key, item in as_object(value).items() if (names := _names(item))} or None
-
-
-_ANNOTATIONS = frozenset(
-    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
-)
-_VALUES: dict[str, Callable[[JsonValue], JsonValue]] = {
-    "type": _type,
-    "const": _any,
-    "default": small,
-    "enum": _list,
-    "examples": _examples,
-    "required": _names,
-    "dependentRequired": _name_lists,
-    "multipleOf": _positive,
-    **dict.fromkeys(("title", "description"), _description),
-    **dict.fromkeys(("format", "pattern", "contentEncoding", "contentMediaType"), _word),
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _number),
-    **dict.fromkeys(
-        ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _count
-    ),
-    **dict.fromkeys(("minContains", "maxContains"), _count),
-    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _flag),
-}

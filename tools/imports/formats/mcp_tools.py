@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tools.imports.formats.json_document import LoadedDocument
-from tools.imports.formats.json_schema import Schemas, json_size
+from tools.imports.formats.json_document import MAX_DEPTH, LoadedDocument, Pruned
+from tools.imports.formats.json_schema import LIST_KEYS, MAP_KEYS, SCHEMA_KEYS, Schemas
 from tools.imports.formats.openapi.operations import (
-    MAX_DESCRIPTION,
     MAX_INPUT_BYTES,
     MAX_OUTPUT_BYTES,
     MAX_TITLE,
+    cut_warning,
 )
-from tools.imports.formats.references import RefResolver, Warnings
-from tools.imports.formats.schema_budget import SchemaBudget
+from tools.imports.formats.references import Losses, RefResolver, Warnings
+from tools.imports.formats.schema_budget import SchemaBudget, loosened
+from tools.imports.formats.schema_values import TYPES, json_size
 from tools.imports.formats.specs import (
     DocumentRefused,
     EndpointSpec,
@@ -30,21 +31,41 @@ from tools.imports.formats.specs import (
     as_list,
     as_object,
 )
-from tools.imports.formats.texts import as_text, one_line, truncate
+from tools.imports.formats.texts import as_text, has_visible, one_line, truncate
 
 MAX_NAME = 200
+_MAPS = MAP_KEYS | {"$defs", "definitions"}
+_NUMBERS = frozenset(
+    (
+        "minimum",
+        "maximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+    )
+)
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("title", "description", "format", "pattern", "$ref", "$id", "$schema", "$comment"), str),
+    **dict.fromkeys(("enum", "examples"), list),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), bool),
+}
 _MAX_META_BYTES = 4 * 1024
 
 
 def read_mcp_tools(loaded: LoadedDocument, subject: str) -> ParsedDocument:
     """The endpoints of a loaded list; `subject` begins the sentence when it is refused: `DocumentRefused`."""
     pages, server = _pages(loaded.value, subject)
-    reader = _Reader(loaded.warnings)
+    reader = _Reader(loaded)
     entries = [entry for page in pages for entry in page["tools"]]
     if len(entries) > loaded.limits.operations:
         raise DocumentRefused(f"{subject} has more than {loaded.limits.operations:,} tools.")
     for number, entry in enumerate(entries, 1):
         reader.read(number, entry)
+    reader.losses.tell(reader.warnings)
     cursor = pages[-1].get("nextCursor")
     if cursor:
         reader.warnings.add(
@@ -95,16 +116,18 @@ def _pages(value: JsonValue, subject: str) -> tuple[list[JsonObject], JsonObject
 class _Reader:
     """Reads one list's tools."""
 
-    def __init__(self, warnings: tuple[str, ...]) -> None:
+    def __init__(self, loaded: LoadedDocument) -> None:
         self.endpoints: dict[str, EndpointSpec] = {}
         self.left_out: list[LeftOut] = []
-        self.warnings = Warnings(warnings)
+        self.warnings = Warnings(loaded.warnings)
+        self.losses = Losses()
+        self._max_description, self._is_pruned = loaded.limits.description, loaded.is_pruned
 
     def read(self, number: int, entry: JsonValue) -> None:
         fields = as_object(entry)
         name = fields.get("name")
-        if not isinstance(name, str) or not name.strip():
-            reason = "it has no name" if isinstance(entry, dict) else "it is not a mapping"
+        if not isinstance(name, str) or not has_visible(name):
+            reason = "it has no name that can be seen" if isinstance(entry, dict) else "it is not a mapping"
             self.left_out.append(LeftOut(f"tool {number}", reason))
         elif len(name) > MAX_NAME:
             reason = f"its name has {len(name):,} characters; at most {MAX_NAME} are kept"
@@ -121,6 +144,13 @@ class _Reader:
         if not isinstance(description, str | None):
             self.warnings.add(f"{truncate(name, 100)}: its description is not a text; it is left out.")
             description = None
+        text = (description or "").strip()
+        if len(text) > self._max_description:
+            self.warnings.add(cut_warning(name, text, self._max_description))
+        if self._is_pruned and _has_pruned(entry):
+            self.warnings.add(
+                f"{truncate(name, 100)}: it is nested deeper than {MAX_DEPTH} levels; what lies deeper is left out."
+            )
         metadata: JsonObject = {"call": {"protocol": "mcp", "name": name}, "annotations": annotations}
         meta = as_object(entry.get("_meta"))
         if meta and json_size(meta) <= _MAX_META_BYTES:
@@ -131,7 +161,7 @@ class _Reader:
             path=name,
             name=name,
             title=one_line(entry.get("title") or annotations.get("title"), limit=MAX_TITLE),
-            description=truncate((description or "").strip(), MAX_DESCRIPTION),
+            description=truncate(text, self._max_description),
             tags=tuple(_tags(meta)),
             input_schema=self._input(name, entry),
             output_schema=self._schema(name, "outputSchema", entry.get("outputSchema"), MAX_OUTPUT_BYTES),
@@ -154,9 +184,19 @@ class _Reader:
             if schema is not None:
                 self.warnings.add(f"{truncate(name, 100)}: its {field} is not a mapping; it is left out.")
             return None
+        wrong: dict[str, None] = {}
+        schema = _valid(schema, wrong)
+        if wrong:
+            named = ", ".join(list(wrong)[:5])
+            self.warnings.add(
+                f"{truncate(name, 100)}: values in its {field} that JSON Schema does not allow are left out ({named})."
+            )
+        if self._is_pruned and _has_pruned(schema):
+            schema = loosened(schema)
         if json_size(schema) <= limit:
             return schema
         resolver = RefResolver(schema, siblings_count=True)
+        resolver.losses = self.losses
         schemas = Schemas(resolver)
         self.warnings.add(
             f"{truncate(name, 100)}: its {field} is too large to be shown whole; deeper parts are shortened."
@@ -170,3 +210,59 @@ def _tags(meta: JsonObject) -> Iterator[str]:
     for tag in as_list(own.get("tags"))[:50]:
         if word := one_line(tag, limit=200):
             yield word
+
+
+def _has_pruned(value: JsonValue) -> bool:
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Pruned):
+            return True
+        if isinstance(one, dict | list):
+            waiting.extend(one.values() if isinstance(one, dict) else one)
+    return False
+
+
+def _valid(schema: JsonObject, wrong: dict[str, None]) -> JsonObject:
+    """The schema without keywords whose values JSON Schema does not allow, such as null."""
+    valid: JsonObject = {}
+    for key, value in schema.items():
+        if key == "required" and isinstance(value, list):
+            valid[key] = [name for name in value if isinstance(name, str)]
+            if len(valid[key]) < len(value):
+                wrong[key] = None
+        elif not _may_hold(key, value):
+            if not isinstance(value, Pruned):  # which is told already
+                wrong[truncate(key, 50)] = None
+        elif key in SCHEMA_KEYS and isinstance(value, dict):
+            valid[key] = _valid(value, wrong)
+        elif key in LIST_KEYS or (key == "items" and isinstance(value, list)):
+            valid[key] = [_valid(one, wrong) if isinstance(one, dict) else one for one in value]
+        elif key in _MAPS:
+            valid[key] = {
+                name: _valid(one, wrong) if isinstance(one, dict) else one for name, one in value.items()
+            }
+        else:
+            valid[key] = value
+    return valid
+
+
+def _may_hold(key: str, value: JsonValue) -> bool:
+    if key in SCHEMA_KEYS:
+        return isinstance(value, dict | bool) or (key == "items" and _are_schemas(value))
+    if key in LIST_KEYS:
+        return isinstance(value, list) and bool(value) and _are_schemas(value)
+    if key in _MAPS:
+        return isinstance(value, dict) and _are_schemas(list(value.values()))
+    if key == "type":
+        types = value if isinstance(value, list) and value else [value]
+        return all(isinstance(one, str) and one in TYPES for one in types)
+    if key == "required":
+        return isinstance(value, list)
+    if key in _NUMBERS:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, _KINDS.get(key, object))
+
+
+def _are_schemas(value: JsonValue) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict | bool) for one in value)

@@ -47,7 +47,7 @@ def operation_names(operations: Sequence[NamedOperation]) -> list[str]:
     taken = set(names.values())
     for index in sorted(range(len(operations)), key=lambda index: operations[index].key):
         if index not in names:
-            names[index] = _unused(candidates[index], operations[index].key, taken)
+            names[index] = unused_name(candidates[index], operations[index].key, taken)
             taken.add(names[index])
     return [names[index] for index in range(len(operations))]
 
@@ -67,7 +67,7 @@ def property_names(parameters: Sequence[tuple[str, str]]) -> list[str]:
         if wanted in taken:
             wanted = f"{wanted[: MAX_NAME - len(place) - 1]}_{place}"
         if wanted in taken:
-            wanted = _unused(wanted, f"{place}:{name}", taken)
+            wanted = unused_name(wanted, f"{place}:{name}", taken)
         names[index] = wanted
         taken.add(wanted)
     return [names[index] for index in range(len(parameters))]
@@ -133,7 +133,8 @@ def _starting_well(name: str) -> str:
     return name if not name or name[0].isalpha() or name[0] == "_" else f"_{name}"
 
 
-def _unused(candidate: str, key: str, taken: set[str]) -> str:
+def unused_name(candidate: str, key: str, taken: set[str]) -> str:
+    """The candidate with a hash of the key behind it that is none of the names `taken`."""
     for length in range(_HASH, 64):
         digits = short_hash(key, length)
         name = f"{candidate[: MAX_NAME - length - 1]}_{digits}"[:MAX_NAME]

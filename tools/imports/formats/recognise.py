@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from tools.imports.formats.archive import is_archive, load_archive
-from tools.imports.formats.json_document import LoadedDocument, load_document
+from tools.imports.formats.json_document import LoadedDocument, load_document, too_deep
 from tools.imports.formats.lightapi.document import read_lightapi
 from tools.imports.formats.mcp_tools import read_mcp_tools
 from tools.imports.formats.openapi.document import VERSION_FIELDS, read_openapi
@@ -38,9 +39,13 @@ def parse_document(raw: bytes, *, limits: Limits, name: str = "", kind: str = ""
     loaded = (
         load_archive(raw, limits=limits, subject=subject)
         if is_archive(raw)
-        else load_document(_of_event_stream(raw), limits=limits, subject=subject)
+        else load_document(_of_event_stream(raw), limits=limits, subject=subject, prunes=True)
     )
-    return FORMATS[kind or _kind(loaded.value, subject)].read(loaded, subject)
+    loaded = replace(loaded, name=name.partition("?")[0])  # of a URL
+    kind = kind or _kind(loaded.value, subject)
+    if loaded.is_pruned and kind != "mcp":
+        raise DocumentRefused(too_deep(subject))
+    return FORMATS[kind].read(loaded, subject)
 
 
 def _kind(value: JsonValue, subject: str) -> str:

@@ -17,6 +17,8 @@ from tools.imports.formats.texts import as_text, truncate
 MAX_WARNINGS = 200
 MAX_WARNING_LENGTH = 500
 _MAX_HOPS = 100
+_MAX_PLACES = 10_000
+_NAMED_PLACES = 3
 _IN_A_CIRCLE = "leads in a circle"
 
 
@@ -42,6 +44,26 @@ class Warnings:
     def all(self) -> tuple[str, ...]:
         """At most `MAX_WARNINGS` sentences, and one that counts the rest."""
         return (*self._found, f"… and {self._more:,} more.") if self._more else tuple(self._found)
+
+
+class Losses:
+    """What of a document is not carried into its tools, told once for each kind of loss."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, None]] = {}
+
+    def note(self, what: str, where: str) -> None:
+        """Keep that `what` is not carried over at `where`."""
+        places = self._found.setdefault(what, {})
+        if len(places) < _MAX_PLACES:
+            places[truncate(where, 100)] = None
+
+    def tell(self, warnings: Warnings) -> None:
+        """Add a sentence for each kind of loss, which names the first places."""
+        for what, places in self._found.items():
+            named = ", ".join(list(places)[:_NAMED_PLACES])
+            more = " …" if len(places) > _NAMED_PLACES else ""
+            warnings.add(f"Not carried over: {what}: {len(places):,} ({named}{more}).")
 
 
 class Target(NamedTuple):
@@ -71,6 +93,9 @@ class RefResolver:
         self.tree = tree
         self.siblings_count = siblings_count
         self.warnings = Warnings() if warnings is None else warnings
+        self.losses = Losses()
+        self.marks: frozenset[str] = frozenset()
+        """Those of `readOnly` and `writeOnly` that a schema of the document has, as its reader found out."""
         self._targets: dict[str, Target] = {}
         # Keyed by the identity of nodes of the document, which outlive this object.
         self._values: dict[int, int] = {}
@@ -134,14 +159,10 @@ class RefResolver:
         nothing = Target(None, "", "leads to nothing")
         if not ref.startswith("#/"):
             return nothing
-        value: Any = self.tree
         steps: list[str] = []
-        for part in ref[2:].split("/"):
-            step = _step(value, part)
-            if step is None:
-                return nothing
-            value = value[int(step)] if isinstance(value, list) else value[step]
-            steps.append(step)
+        value = walk(self.tree, ref[1:], steps)
+        if len(steps) < ref.count("/"):
+            return nothing
         return Target(value, "/".join(step.replace("~", "~0").replace("/", "~1") for step in steps))
 
 
@@ -153,6 +174,18 @@ def _values(value: JsonValue) -> int:
         if isinstance(value, dict | list):
             waiting.extend(value.values() if isinstance(value, dict) else value)
     return count
+
+
+def walk(value: Any, pointer: str, steps: list[str]) -> JsonValue:
+    """The value as far as the pointer leads into another one; `steps` gets the keys on the way."""
+    for part in pointer.split("/")[1:]:
+        step = _step(value, part)
+        if step is None:
+            break
+        value = value[int(step)] if isinstance(value, list) else value[step]
+        steps.append(step)
+    found: JsonValue = value
+    return found
 
 
 def _step(value: JsonValue, part: str) -> str | None:

@@ -12,16 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tools.imports.formats.json_schema import (
-    LIST_KEYS,
-    MAP_KEYS,
-    MAX_TEXT,
-    SCHEMA_KEYS,
-    Piece,
-    Schemas,
-    json_size,
-    piece_of,
-)
+from tools.imports.formats.json_schema import LIST_KEYS, MAP_KEYS, SCHEMA_KEYS, Piece, Schemas, piece_of
+from tools.imports.formats.schema_values import MAX_TEXT, json_size
 from tools.imports.formats.specs import JsonObject, JsonValue
 from tools.imports.formats.texts import truncate
 
@@ -205,6 +197,11 @@ def _annotations(annotations: JsonObject, room: int) -> JsonObject:
             kept["description"], max(_SHORTENINGS[-1][1], min(MAX_TEXT, room // 8))
         )
     return kept
+
+
+def loosened(schema: JsonObject) -> JsonObject:
+    """A schema that allows at least the same, also where parts of it are missing."""
+    return _shorter(schema, None, MAX_TEXT)
 
 
 def _shortened_to(piece: Piece, room: int) -> Piece:

@@ -35,11 +35,13 @@ class DocumentRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`document_bytes` of one document, unpacked; `operations` (or tools) that it may describe. The parent process makes them of
-    its settings (DOCUMENT_MAX_BYTES, DOCUMENT_MAX_OPERATIONS) for the child that parses, which reads no settings."""
+    """`document_bytes` of one document, unpacked; `operations` (or tools) that it may describe; characters of a `description`, of
+    which more is cut. The parent process makes them of its settings (DOCUMENT_MAX_BYTES, DOCUMENT_MAX_OPERATIONS,
+    DESCRIPTION_MAX_CHARACTERS) for the child that parses, which reads no settings."""
 
     document_bytes: int
     operations: int
+    description: int
 
 
 @dataclass(frozen=True, slots=True)

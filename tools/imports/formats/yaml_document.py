@@ -27,7 +27,7 @@ from yaml.events import (
 )
 
 from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue
-from tools.imports.formats.texts import WrittenFloat, truncate, without_controls
+from tools.imports.formats.texts import MARK, WrittenFloat, truncate, without_controls
 
 _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -70,11 +70,12 @@ class _Open:
     before: tuple[int, int]
     height: int = 0
     key: str | None = None  # where the next key is expected
+    cleaned: set[str] = field(default_factory=set)  # keys of which something was removed
     merges: list[JsonObject] = field(default_factory=list)
 
 
 class YamlReader:
-    """Reads one document; `removed` and `kept_as_text` count what could not be kept as it was."""
+    """Reads one document; `removed`, `renamed` and `kept_as_text` count what could not be kept as it was."""
 
     def __init__(self, limits: YamlLimits) -> None:
         self._limits = limits
@@ -84,6 +85,7 @@ class YamlReader:
         self._anchors: dict[str, tuple[JsonValue, _Weight] | None] = {}
         self._root: JsonValue = None
         self.removed = 0
+        self.renamed = 0
         self.kept_as_text = 0
 
     def read(self, text: str) -> JsonValue:
@@ -120,7 +122,21 @@ class YamlReader:
             value = self._resolved(text)
         if event.anchor:
             self._anchors[event.anchor] = (value, _Weight(1, len(text), 0))
+        if self.removed and self._key_is_due() and (removed or text in self._stack[-1].cleaned):
+            value = self._own_key(text)
         self._add(event, value, text if event.implicit[0] else None)
+
+    def _key_is_due(self) -> bool:
+        return bool(self._stack) and isinstance(self._stack[-1].value, dict) and self._stack[-1].key is None
+
+    def _own_key(self, text: str) -> str:
+        """A key that is another one's without its control characters, as none of the mapping's keys before it is written."""
+        parent, key = self._stack[-1], text
+        while key in parent.value:
+            key += MARK
+        self.renamed += key != text
+        parent.cleaned.add(key)
+        return key
 
     def _text_is_due(self) -> bool:
         """True where a key or a version is read, which stay as written whatever they look like."""

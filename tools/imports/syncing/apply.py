@@ -19,6 +19,7 @@ from tools.catalogue.projection import dropped_fields, is_provided, tool_fields
 from tools.catalogue.tools import sync_embeddings
 from tools.imports.formats.names import hashed_name
 from tools.imports.syncing.changes import PlannedChange
+from tools.imports.syncing.identity import vacated_key
 from tools.imports.syncing.plan import CHUNK
 from tools.models import Action, Endpoint, ManualOverride, Source, SourceKind, Tool
 from tools.models.tool import TOOL_ID_LENGTH
@@ -69,11 +70,13 @@ class _Writer:
         self._done = 0
 
     def write(self, changes: Sequence[PlannedChange]) -> None:
+        displaced = self._displaced(changes)
         self._in_chunks(self._add, [one for one in changes if one.action == Action.ADD])
         # In the order of ids, and tools before their endpoints, as every write of the catalogue locks its rows.
         known = sorted((one for one in changes if one.endpoint_id), key=lambda one: str(one.tool_uuid))
         self._in_chunks(self._change, [one for one in known if one.action in (Action.CHANGE, Action.MOVE)])
         self._in_chunks(self._remove, [one for one in known if one.action == Action.REMOVE])
+        self._vacate(displaced)
 
     def _in_chunks(self, step: Callable[[list[PlannedChange]], None], changes: list[PlannedChange]) -> None:
         for start in range(0, len(changes), CHUNK):
@@ -197,8 +200,30 @@ class _Writer:
             tool.active = False
             tool.version += 1
             tool.updated_at, tool.updated_by = Now(), self.actor
-        for endpoint in endpoints.values():
+        keys = {one.endpoint_id: one.key for one in chunk}
+        for pk, endpoint in endpoints.items():
+            endpoint.key = keys[pk]  # another one, where its path was taken over
             endpoint.active, endpoint.updated_at = False, Now()
-        Endpoint.objects.bulk_update(endpoints.values(), ["active", "deactivated_tool", "updated_at"])
+        Endpoint.objects.bulk_update(endpoints.values(), ["key", "active", "deactivated_tool", "updated_at"])
         Tool.objects.bulk_update(tools, ["active", "version", "updated_at", "updated_by"])
         sync_embeddings(tools)
+
+    def _displaced(self, changes: Sequence[PlannedChange]) -> list[PlannedChange]:
+        """The endpoints whose keys operations have come to, and which no change of this sync moves away: they vanished earlier,
+        or their own change was not chosen. They get other keys, and are known by their operationIds when they return."""
+        came = [one.key for one in changes if one.action in (Action.ADD, Action.MOVE)]
+        moved = [one.endpoint_id for one in changes if one.endpoint_id is not None]
+        found = Endpoint.objects.filter(source=self.source, key__in=came).exclude(pk__in=moved)
+        return [
+            PlannedChange(Action.CHANGE, vacated_key(key, pk), None, endpoint_id=pk)
+            for pk, key in found.order_by("tools__pk").values_list("pk", "key")
+        ]
+
+    def _vacate(self, displaced: list[PlannedChange]) -> None:
+        for start in range(0, len(displaced), CHUNK):
+            chunk = displaced[start : start + CHUNK]
+            keys = {one.endpoint_id: one.key for one in chunk}
+            _, endpoints = self._locked(chunk)
+            for pk, endpoint in endpoints.items():
+                endpoint.key, endpoint.updated_at = keys[pk], Now()
+            Endpoint.objects.bulk_update(endpoints.values(), ["key", "updated_at"])

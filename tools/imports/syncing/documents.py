@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
+from django.conf import settings
+
 from portal.outbound.errors import FetchError
 from tools.imports.fetching import sandbox
 from tools.imports.fetching.http import fetch_document
@@ -19,18 +21,19 @@ from tools.models import McpServer, Source, SourceKind
 SLUG_LENGTH = 100
 PUBLIC = "public"
 REQUEST_SECONDS = 45.0
-"""For reading a document within a request and parsing it: comparing and storing need the rest of the minute after which the web's
-worker is killed (portal/gunicorn.py)."""
+"""For fetching a document within a request and parsing it: comparing and storing need the rest of the minute after which the web's
+worker is killed (portal/gunicorn.py). An MCP server has MCP_SECONDS besides, wherever it is asked, so that a test and a sync
+find the same."""
 READ_SECONDS = 30.0
-"""Of these, for reading at most."""
+"""Of these, for fetching at most."""
 NOT_READABLE = "The source has no address to be read from: import its document, or give it a URL."
 
 
 class RequestDeadline:
     """The end of the time that one request has for a document, from now on: each step gets what those before it have left."""
 
-    def __init__(self) -> None:
-        self._at = time.monotonic() + REQUEST_SECONDS
+    def __init__(self, *, asks_server: bool = False) -> None:
+        self._at = time.monotonic() + REQUEST_SECONDS + (settings.MCP_SECONDS if asks_server else 0)
 
     def left(self, at_most: float = REQUEST_SECONDS) -> float:
         return max(0.01, min(at_most, self._at - time.monotonic()))
@@ -78,29 +81,29 @@ def read_url(url: str, *, kind: str = "", slug: str = "", seconds: float | None 
     return IncomingDocument(fetch_document(url, seconds=seconds), url, slug, kind, url=url)
 
 
-def read_mcp_url(url: str, *, slug: str = "", seconds: float | None = None) -> IncomingDocument:
-    """The tools of the MCP server at a URL, in at most `seconds`. Raises FetchError."""
-    found = list_tools_from_url(url, seconds=seconds)
+def read_mcp_url(url: str, *, slug: str = "") -> IncomingDocument:
+    """The tools of the MCP server at a URL. Raises FetchError."""
+    found = list_tools_from_url(url)
     return IncomingDocument(found.raw, url, slug, SourceKind.MCP, url=url, warnings=found.warnings)
 
 
-def read_server(server: McpServer, *, slug: str = "", seconds: float | None = None) -> IncomingDocument:
-    """The tools of an MCP server, in at most `seconds`. Raises FetchError."""
-    found = list_tools(server, seconds=seconds)
+def read_server(server: McpServer, *, slug: str = "") -> IncomingDocument:
+    """The tools of an MCP server. Raises FetchError."""
+    found = list_tools(server)
     return IncomingDocument(
         found.raw, server.slug, slug, SourceKind.MCP, server=server, warnings=found.warnings
     )
 
 
 def read_source(source: Source, *, seconds: float | None = None) -> IncomingDocument:
-    """The document as it is now at the source's address; `seconds` is for a caller that cannot wait as long as a job can.
-    Raises FetchError."""
+    """The document as it is now at the source's address; `seconds` is for a caller that cannot wait for a document as long as a
+    job can. Raises FetchError."""
     if source.server is not None:
-        return read_server(source.server, slug=source.slug, seconds=seconds)
+        return read_server(source.server, slug=source.slug)
     if not source.url:
         raise FetchError(NOT_READABLE)
     if source.kind == SourceKind.MCP:
-        return read_mcp_url(source.url, slug=source.slug, seconds=seconds)
+        return read_mcp_url(source.url, slug=source.slug)
     return read_url(source.url, kind=source.kind, slug=source.slug, seconds=seconds)
 
 

@@ -4,10 +4,8 @@ plan again under the source's lock, so that what is written is what was shown.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import Q
@@ -15,26 +13,24 @@ from django.db.models import Q
 from tools.catalogue.projection import dropped_fields, is_provided, tool_fields, validation_error
 from tools.imports.formats.references import Warnings
 from tools.imports.formats.specs import SPEC_FIELDS, EndpointSpec
+from tools.imports.formats.texts import truncate
 from tools.imports.syncing import layers
 from tools.imports.syncing.changes import ImportReport, LayeredDocument, Plan, PlannedChange
 from tools.imports.syncing.differences import field_change, field_changes
+from tools.imports.syncing.identity import (
+    ExistingEndpoint,
+    Matches,
+    match_endpoints,
+    operation_id_of,
+    vacated_key,
+    with_kept_names,
+)
 from tools.models import Action, Endpoint, Layer, ManualOverride, Source, SourceKind, Tool
 
 CHUNK = 200
 NOT_IN_SOURCE = "the source has no such operation, and a LightAPI description adds none to it"
 
 ID_TAKEN = "the tool_id exists already"
-
-
-class ExistingEndpoint(NamedTuple):
-    """A stored endpoint; `layered` if more than one document describes it."""
-
-    pk: UUID
-    key: str
-    content_hash: str
-    active: bool
-    operation_id: str | None
-    layered: bool
 
 
 def make_plan(source: Source, parsed: LayeredDocument) -> Plan:
@@ -61,17 +57,18 @@ class _Planner:
 
     def plan(self) -> Plan:
         wanted, mentioned = self._future_endpoints()
-        gone = self._removed_endpoints(wanted)
         self._leave_out_taken_ids(wanted)
-        new = [one for one in wanted.values() if one.key not in self.existing]
-        new, moved, gone = self._detect_moves(new, gone)
+        matches = self._matches({key: operation_id_of(one.spec) for key, one in wanted.items()})
+        self._tell_unsure(matches)
+        gone = self._removed_endpoints(matches.by_key)
+        moved, new = self._moved_and_new(wanted, matches.by_key)
         for one in new:
             one.fields = [field_change("description", None, one.spec.description if one.spec else "")]
-        changed, same = self._compare_with_existing(wanted)
+        changed, same = self._compare_with_existing(wanted, matches.by_key)
         described = self._with_differences([*changed, *moved], only_changed=False)
         # A new title shows in every tool, and a source whose syncs win resets what was edited meanwhile.
         retitled = self._with_differences(same, only_changed=True) if self._must_compare_unchanged() else []
-        removed = self._removals(gone)
+        removed = self._removals(gone, wanted)
         changes = sorted([*new, *described, *retitled, *removed], key=lambda one: one.key)
         report = self.report
         report.added, report.moved, report.removed = len(new), len(moved), len(removed)
@@ -89,7 +86,7 @@ class _Planner:
             return
         # Not the layers themselves, which are most of the data of a large source.
         rows = self.source.endpoints.annotate(layered=~Q(layers={})).values_list(
-            "pk", "key", "content_hash", "active", "metadata__operation_id", "layered"
+            "pk", "key", "content_hash", "active", "metadata__operation_id", "name", "layered"
         )
         for row in rows.iterator():
             yield ExistingEndpoint(*row)
@@ -97,12 +94,24 @@ class _Planner:
     # The endpoints that the source will have ----------------------------------------------------------------------------
     def _future_endpoints(self) -> tuple[dict[str, PlannedChange], set[str]]:
         """The endpoints that the source will have, by key, and the keys that this document describes."""
-        specs = self._storable(self.document.endpoints)
+        specs = self._with_kept_names(self._storable(self.document.endpoints))
         is_alone = self._parsed.layer == self.base and not any(one.layered for one in self.existing.values())
         if not is_alone:
             return self._layered(specs)
         wanted = {spec.key: self._merged(spec.key, {self.base: spec}) for spec in specs}
         return wanted, set(wanted)
+
+    def _with_kept_names(self, specs: list[EndpointSpec]) -> list[EndpointSpec]:
+        """Only of kinds whose names are made from the operations; MCP servers and files of tools say the names themselves."""
+        if (
+            self.source.kind not in (SourceKind.OPENAPI, SourceKind.LIGHTAPI)
+            or self._parsed.layer != self.base
+        ):
+            return specs
+        matches = self._matches({spec.key: operation_id_of(spec) for spec in specs}).by_key
+        matched = {one.pk for one in matches.values()}
+        stay = [one for one in self.existing.values() if one.active and one.pk not in matched]
+        return with_kept_names(specs, matches, () if self._is_whole else (one.name for one in stay))
 
     def _layered(self, specs: Sequence[EndpointSpec]) -> tuple[dict[str, PlannedChange], set[str]]:
         """Merges every endpoint of the source from all of its documents, this one included."""
@@ -180,59 +189,81 @@ class _Planner:
             self._leave_out(key, f"{ID_TAKEN} in namespace {namespace}")
 
     # Compared with the stored endpoints ---------------------------------------------------------------------------------
-    def _removed_endpoints(self, wanted: Mapping[str, PlannedChange]) -> list[ExistingEndpoint]:
+    def _matches(self, wanted: Mapping[str, str]) -> Matches:
+        # An operation of OpenAPI is known by its operationId; an endpointId of LightAPI or a tool's name is the key itself.
+        return match_endpoints(
+            wanted,
+            self.existing.values(),
+            is_whole=self._is_whole,
+            ids_win=self.source.kind == SourceKind.OPENAPI,
+        )
+
+    def _tell_unsure(self, matches: Matches) -> None:
+        for key in matches.unsure:
+            self._warnings.add(
+                f"{truncate(key, 200)}: its operationId is also that of another operation, before or after, so it could be "
+                "either tool; it stays the one of its path."
+            )
+
+    def _removed_endpoints(self, matches: Mapping[str, ExistingEndpoint]) -> list[ExistingEndpoint]:
         if not self._is_whole:
             return []
-        return [one for key, one in self.existing.items() if one.active and key not in wanted]
+        found = {one.pk for one in matches.values()}
+        return [one for one in self.existing.values() if one.active and one.pk not in found]
 
     def _compare_with_existing(
-        self, wanted: Mapping[str, PlannedChange]
+        self, wanted: Mapping[str, PlannedChange], matches: Mapping[str, ExistingEndpoint]
     ) -> tuple[list[PlannedChange], list[PlannedChange]]:
         changed: list[PlannedChange] = []
         same: list[PlannedChange] = []
         for key, one in wanted.items():
-            if known := self.existing.get(key):
+            known = matches.get(key)
+            if known is not None and known.key == key:
                 one.action, one.endpoint_id = Action.CHANGE, known.pk
                 is_same = (known.content_hash, known.active) == (one.content_hash, True)
                 (same if is_same else changed).append(one)
         return changed, same
 
-    def _detect_moves(
-        self, new: list[PlannedChange], gone: list[ExistingEndpoint]
-    ) -> tuple[list[PlannedChange], list[PlannedChange], list[ExistingEndpoint]]:
-        """Finds operations that moved to another path with the same operationId: they stay the same tool (SYN-6). Only where
-        one operation has that id before and after; nothing is guessed between two. Returns (new, moved, removed).
-        """
-        lost = [*gone, *(one for one in self.existing.values() if not one.active)]
-        before = Counter(one.operation_id for one in lost if one.operation_id)
-        after = Counter(_operation_id(one) for one in new)
-        taken = {one.operation_id for one in self.existing.values() if one.active}
-        taken -= {one.operation_id for one in gone}
-        by_id = {one.operation_id: one for one in lost if one.operation_id not in taken}
+    def _moved_and_new(
+        self, wanted: Mapping[str, PlannedChange], matches: Mapping[str, ExistingEndpoint]
+    ) -> tuple[list[PlannedChange], list[PlannedChange]]:
+        """Operations that moved to another path with the same operationId, which stay the same tool (SYN-6), and new ones."""
         moved: list[PlannedChange] = []
-        for one in new:
-            operation_id = _operation_id(one)
-            if before[operation_id] == after[operation_id] == 1 and operation_id in by_id:
-                old = by_id[operation_id]
-                if one.spec and (overlays := self._specs_by_layer.get(old.key)):
-                    one = self._merged(one.key, {**overlays, self.base: one.spec})  # noqa: PLW2901 - the same, with more words
-                one.action, one.old_key, one.endpoint_id = Action.MOVE, old.key, old.pk
-                moved.append(one)
-        found_again, keys = {one.endpoint_id for one in moved}, {one.key for one in moved}
-        return (
-            [one for one in new if one.key not in keys],
-            moved,
-            [one for one in gone if one.pk not in found_again],
-        )
+        new: list[PlannedChange] = []
+        for key, one in wanted.items():
+            old = matches.get(key)
+            if old is not None and old.key == key:
+                continue
+            described = self._with_layers_of(one, old)
+            if old is None:
+                new.append(described)
+            else:
+                described.action, described.old_key, described.endpoint_id = Action.MOVE, old.key, old.pk
+                moved.append(described)
+        return moved, new
 
-    def _removals(self, gone: list[ExistingEndpoint]) -> list[PlannedChange]:
+    def _with_layers_of(self, one: PlannedChange, old: ExistingEndpoint | None) -> PlannedChange:
+        """The change with what the other documents say of the operation that it is, not of the one that stood at its path."""
+        own = self._specs_by_layer.get(one.key)
+        if own is None or self.base not in own or (old is None and one.key not in self.existing):
+            return one
+        others = self._specs_by_layer.get(old.key, {}) if old else {}
+        return self._merged(one.key, {**others, self.base: own[self.base]})
+
+    def _removals(
+        self, gone: list[ExistingEndpoint], wanted: Mapping[str, PlannedChange]
+    ) -> list[PlannedChange]:
         found = Tool.objects.filter(endpoint__in=[one.pk for one in gone])
         tools: dict[UUID | None, tuple[UUID | None, str]] = {
             endpoint: (pk, name) for endpoint, pk, name in found.values_list("endpoint_id", "pk", "name")
         }
-        removed = [PlannedChange(Action.REMOVE, one.key, None, endpoint_id=one.pk) for one in gone]
-        for one in removed:
-            one.tool_uuid, one.name = tools.get(one.endpoint_id, (None, one.key))
+        removed = []
+        for one in gone:
+            change = PlannedChange(Action.REMOVE, one.key, None, endpoint_id=one.pk)
+            change.tool_uuid, change.name = tools.get(one.pk, (None, one.key))
+            if one.key in wanted:
+                change.key, change.old_key = vacated_key(one.key, one.pk), one.key
+            removed.append(change)
         return removed
 
     def _must_compare_unchanged(self) -> bool:
@@ -291,10 +322,6 @@ class _Planner:
             planned.fields.insert(0, field_change("key", planned.old_key, planned.key))
         if not endpoint.active and endpoint.deactivated_tool:
             planned.fields.insert(0, field_change("active", before=False, after=True))
-
-
-def _operation_id(planned: PlannedChange) -> str:
-    return str(planned.spec.metadata.get("operation_id") or "") if planned.spec else ""
 
 
 def spec_of_endpoint(endpoint: Endpoint) -> EndpointSpec:

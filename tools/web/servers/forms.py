@@ -12,7 +12,7 @@ from portal.outbound.addresses import MAX_URL
 from portal.outbound.errors import FetchError
 from tools.catalogue import servers
 from tools.catalogue.mcp_commands import allowed_commands
-from tools.web.shell.forms import LinesField, SettingsForm, SlugField
+from tools.web.shell.forms import AddressInput, LinesField, SettingsForm, SlugField
 
 
 class HeadersField(LinesField):
@@ -49,7 +49,7 @@ class ServerForm(SettingsForm):
         required=False,
         label="URL",
         max_length=MAX_URL,
-        widget=forms.URLInput(attrs={"placeholder": "https://…/mcp"}),
+        widget=AddressInput(attrs={"placeholder": "https://…/mcp"}),
         help_text="A server over streamable HTTP at a public address; redirects are not followed.",
     )
     command_id = forms.ChoiceField(

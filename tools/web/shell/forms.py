@@ -4,6 +4,7 @@ tools/catalogue/tools.py, whose refusals come back into the form by `add_refusal
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, cast
 from uuid import UUID
@@ -14,6 +15,8 @@ from django.db.models import QuerySet
 from portal.jobs.errors import InvalidArguments
 from tools.catalogue.errors import CatalogueError, Invalid
 from tools.models.server import SLUG_PATTERN
+
+_CREDENTIALS = re.compile(r"\A(\s*(?:[a-z][a-z0-9+.-]*:)?(?://)?)[^/?#]*@", re.IGNORECASE)
 
 
 def chosen_ids(texts: Iterable[str]) -> list[UUID]:
@@ -30,6 +33,14 @@ def chosen_ids(texts: Iterable[str]) -> list[UUID]:
 def number(text: str, otherwise: int = 0) -> int:
     """The number that a browser sent in digits, at most those of a bigint; `otherwise` for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else otherwise
+
+
+class AddressInput(forms.URLInput):
+    """A URL. One with a user and a password is refused, and comes back without them: a page never shows a password."""
+
+    def format_value(self, value: Any) -> str | None:
+        shown = super().format_value(value)
+        return _CREDENTIALS.sub(r"\1", shown) if shown else shown
 
 
 class PlainTextField(forms.CharField):

@@ -14,7 +14,7 @@ from portal.outbound.addresses import MAX_URL, validate_url
 from portal.outbound.errors import FetchError
 from tools.catalogue import sources
 from tools.models import DOCUMENT_KINDS, McpServer, Schedule, SourceKind
-from tools.web.shell.forms import PlainTextField, PortalForm, SettingsForm, SlugField
+from tools.web.shell.forms import AddressInput, PlainTextField, PortalForm, SettingsForm, SlugField
 
 
 def _validate_url(url: str) -> None:
@@ -41,7 +41,7 @@ class ImportForm(PortalForm):
         required=False,
         label="URL of a document",
         validators=[_validate_url],
-        widget=forms.URLInput(attrs={"placeholder": "https://…/openapi.json"}),
+        widget=AddressInput(attrs={"placeholder": "https://…/openapi.json"}),
         help_text="A public address; redirects are not followed.",
     )
     text = PlainTextField(
@@ -61,7 +61,7 @@ class ImportForm(PortalForm):
         required=False,
         label="URL of an MCP server",
         validators=[_validate_url],
-        widget=forms.URLInput(attrs={"placeholder": "https://…/mcp"}),
+        widget=AddressInput(attrs={"placeholder": "https://…/mcp"}),
         help_text="A server that needs no headers, over streamable HTTP.",
     )
     kind = forms.ChoiceField(
@@ -111,7 +111,7 @@ class SourceForm(SettingsForm):
         required=False,
         label="URL",
         max_length=MAX_URL,
-        widget=forms.URLInput,
+        widget=AddressInput,
         help_text="Where syncs read it from: a public address; redirects are not followed.",
     )
     server: forms.ModelChoiceField[McpServer] = forms.ModelChoiceField(

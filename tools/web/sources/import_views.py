@@ -15,7 +15,6 @@ from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue.errors import CatalogueError
-from tools.imports.fetching.mcp.client import TEST_SECONDS
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import (
@@ -56,25 +55,29 @@ def import_page(request: TenantRequest) -> HttpResponse:
         return render_part(request, "sources/import.html#report", context, 422 if tested is None else 200)
 
 
-def _read(given: dict[str, Any], seconds: float) -> IncomingDocument:
-    """Reads the document, in at most `seconds`. Raises FetchError."""
+def _read(given: dict[str, Any], deadline: RequestDeadline) -> IncomingDocument:
+    """Reads the document. Raises FetchError."""
     slug, kind = given["source"], given["kind"]
     upload: UploadedFile[bytes] | None = given["document"]
     if upload is not None:
         return IncomingDocument(upload.read(), upload.name or "document", slug, kind)
     if given["url"]:
-        return read_url(given["url"], kind=kind, slug=slug, seconds=seconds)
+        return read_url(given["url"], kind=kind, slug=slug, seconds=deadline.left(READ_SECONDS))
     if given["server"]:
-        return read_server(given["server"], slug=slug, seconds=seconds)
+        return read_server(given["server"], slug=slug)
     if given["server_url"]:
-        return read_mcp_url(given["server_url"], slug=slug, seconds=seconds)
+        return read_mcp_url(given["server_url"], slug=slug)
     return IncomingDocument(given["text"].encode(), f"{slug}.txt", slug, kind)
+
+
+def _deadline(given: dict[str, Any]) -> RequestDeadline:
+    return RequestDeadline(asks_server=bool(given["server"] or given["server_url"]))
 
 
 def _plan(request: TenantRequest, given: dict[str, Any]) -> Sync:
     """Raises DocumentRefused, FetchError, CatalogueError."""
-    deadline = RequestDeadline()
-    incoming = _read(given, deadline.left(READ_SECONDS))
+    deadline = _deadline(given)
+    incoming = _read(given, deadline)
     return syncs.plan_document(
         incoming, tenant_id=request.member.tenant_id, actor=actor(request), seconds=deadline.left()
     )
@@ -82,8 +85,8 @@ def _plan(request: TenantRequest, given: dict[str, Any]) -> Sync:
 
 def _test(request: TenantRequest, given: dict[str, Any]) -> dict[str, Any]:
     """Reports the document and what a plan would change. Stores nothing. Raises as `_plan`."""
-    begun, deadline = time.monotonic(), RequestDeadline()
-    incoming = _read(given, deadline.left(TEST_SECONDS))
+    begun, deadline = time.monotonic(), _deadline(given)
+    incoming = _read(given, deadline)
     seconds = time.monotonic() - begun
     document = parse(incoming, seconds=deadline.left())
     with tenant_context(request.member.tenant_id):

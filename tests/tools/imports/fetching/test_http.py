@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -12,9 +15,16 @@ from django.core.management import call_command
 from portal.outbound.errors import UNREACHABLE, FetchError, FetchTimeout
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.support.servers.http_server import COMPRESSED
+from tests.support.imports.documents import INPUTS
+from tests.support.servers.mcp_servers import free_port
+from tests.support.waiting import wait_until
 from tools.imports.fetching import http as fetch
 from tools.models import Source, Tool
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_syn_1_a_document_is_imported_by_url(
@@ -74,6 +84,36 @@ def test_sec_2_size_and_time_have_an_end(server: str, settings: Any, monkeypatch
         assert time.monotonic() - started < 5
 
 
-def test_s10_a_compressed_answer_is_not_unpacked_on_its_way(server: str, settings: Any) -> None:
+@pytest.mark.skipif(not INPUTS.is_dir(), reason="needs ../shared/inputs")
+@pytest.mark.parametrize("way", ["plain", "gzip", "deflate"])
+def test_case_58_a_document_from_a_server_that_always_compresses_is_imported_and_synced_again(
+    committed: Tenant, settings: Any, way: str
+) -> None:
+    port = free_port()
+    settings.IMPORT_ALLOWED_HOSTS = [f"127.0.0.1:{port}"]
+    url = f"http://127.0.0.1:{port}/{way}/doc.json"
+    folder = next(INPUTS.glob("cases/58-*"))
+    with subprocess.Popen(
+        [sys.executable, "serve.py", str(port)], cwd=folder, stderr=subprocess.PIPE, text=True
+    ) as running:
+        try:
+            wait_until(lambda: accepts(port))
+            call_command("import_openapi", url, "--source", "orchard", "--tenant", committed.slug)
+            call_command("sync_source", "orchard", "--tenant", committed.slug)
+        finally:
+            running.terminate()
+        asked = running.stderr.read() if running.stderr else ""
+    assert asked.count("'Accept-Encoding': 'identity'") == 2
+    with tenant_context(committed.pk):
+        assert Tool.objects.get().name == "listTrees"
+
+
+def test_s10_a_compressed_answer_is_unpacked_no_further_than_its_size_may_be(
+    server: str, settings: Any
+) -> None:
     settings.DOCUMENT_MAX_BYTES = 1_000_000
-    assert fetch.fetch_document(f"http://{server}/compressed") == COMPRESSED
+    with pytest.raises(FetchError, match="larger than 1 MB"):
+        fetch.fetch_document(f"http://{server}/compressed")
+    for path, said in (("brotli", r"compressed the document \(br\)"), ("not-compressed", "and it is not")):
+        with pytest.raises(FetchError, match=said):
+            fetch.fetch_document(f"http://{server}/{path}")

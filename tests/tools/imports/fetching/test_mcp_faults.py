@@ -69,6 +69,19 @@ def test_an_odd_tool_does_not_hide_the_rest_of_a_live_list_SYN_2(
         assert server(plain(repr(json.loads(ODD)))) == (pasted, [])
 
 
+@pytest.mark.parametrize("way", [result, event])
+def test_case_71_one_deep_schema_does_not_hide_a_live_list_SYN_2(
+    server: Any, settings: Any, way: Any
+) -> None:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(35):
+        schema = {"type": "object", "properties": {"a": schema}}
+    answer = {"tools": [{"name": "a"}, {"name": "deep", "inputSchema": schema}, {"name": "b"}]}
+    listed = asked_over_http(settings, way(json.dumps(answer)))
+    assert listed == (["a", "deep", "b"], [])
+    assert server(plain(repr(answer))) == (["a", "deep", "b"], [])
+
+
 @pytest.mark.parametrize(
     ("written", "read"),
     [
@@ -209,13 +222,14 @@ def test_case_23_an_answer_is_read_behind_chatter_on_its_own_line_SYN_2(server: 
         (lambda handler, number: handler.say(b"{"), "it is no JSON that can be read"),
         (lambda handler, number: handler.say(b"", status=202), "answered a request with 202 Accepted"),
         (lambda handler, number: handler.say(b": nothing\n\n", kind="text/event-stream"), "ended before it had answered"),
-        (lambda handler, number: handler.connection.shutdown(socket.SHUT_RDWR), "ended before it had answered"),
+        (lambda handler, number: handler.connection.shutdown(socket.SHUT_RDWR), "was reached, and its answer broke off"),
+        (lambda handler, number: handler.say(b"{", Content_Length="1000") or handler.connection.shutdown(socket.SHUT_RDWR), "was reached, and its answer broke off"),
         (
             lambda handler, number: handler.say(b"", status=307, Location="http://127.0.0.1:9/mcp"),
             "Redirect to http://127.0.0.1:9/mcp not followed",
         ),
     ],
-    ids=["500", "401", "404", "html", "half", "202", "no-event", "closed", "redirect"],
+    ids=["500", "401", "404", "html", "half", "202", "no-event", "closed", "broken off", "redirect"],
 )  # fmt: skip
 def test_case_25_a_refusal_over_http_is_told_as_what_it_was_SYN_2(
     settings: Any, answer: Any, said: str
@@ -233,13 +247,21 @@ def test_case_25_a_refusal_of_the_first_question_is_told_too_SYN_2(settings: Any
 @needs_badserver
 @pytest.mark.parametrize(
     ("mode", "said"),
-    [("crash", "The server answered 500 instead of the list."), ("diemidlist", "The server ended before it had answered.")],
+    [("crash", "The server answered 500 instead of the list."), ("diemidlist", "The server was reached, and its answer broke off before the end.")],
 )  # fmt: skip
 def test_case_25_a_server_over_http_that_dies_SYN_2(settings: Any, mode: str, said: str) -> None:
     settings.MCP_SECONDS = 10
     with over_http(mode, settings) as url, pytest.raises(FetchError) as refused:
         list_tools_from_url(url)
     assert str(refused.value) == said
+
+
+def test_a_server_without_a_good_certificate_is_told_as_tls_SEC_2(settings: Any) -> None:
+    """Of this one nothing is encrypted at all; a certificate that nobody knows fails at the same place."""
+    settings.MCP_SECONDS = 10
+    with answering(settings, result("{}")) as server, pytest.raises(FetchError) as refused:
+        list_tools_from_url(server.url.replace("http:", "https:"))
+    assert str(refused.value) == "The server was reached, and no secure connection to it could be made (TLS)."
 
 
 def test_a_closed_port_is_like_a_forbidden_one_but_of_a_server_that_the_installation_names_SEC_2(

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -104,3 +105,30 @@ def test_s11_a_server_has_bounds_of_memory_and_files_and_an_empty_folder(
     mcp_servers.allow(settings, tmp_path, it=[sys.executable, "-c", code])
     with pytest.raises(FetchError, match=r"\[\] 4000000000 1000000000 0$"):
         list_tools_from_command("it")
+
+
+def test_case_72_a_server_that_ends_while_its_helper_holds_the_output_is_told_at_once_SYN_2(
+    settings: Any, tmp_path: Path
+) -> None:
+    mark = f"mark-{tmp_path.name}"
+    code = "import sys; print('no configuration', file=sys.stderr); sys.exit(7)"
+    helper = f"{sys.executable} -c 'import time; time.sleep(300)' {mark} &"
+    mcp_servers.allow(settings, tmp_path, it=["sh", "-c", f'{helper} exec {sys.executable} -c "{code}"'])
+    begun = time.monotonic()
+    with pytest.raises(FetchError) as refused:
+        list_tools_from_command("it")
+    assert time.monotonic() - begun < 6  # of which starting two interpreters takes the most
+    assert str(refused.value) == (
+        "The server ended before it had answered (exit status 7). Its last words: no configuration"
+    )
+    assert soon(lambda: running(mark), 1) == []
+
+
+def test_case_72_an_answer_of_a_server_that_ends_right_after_it_is_taken_SYN_2(
+    settings: Any, tmp_path: Path
+) -> None:
+    tools = "{'tools': [{'name': f'tool_{n}', 'description': 'd' * 2000} for n in range(2000)]}"
+    last = mcp_servers.plain(tools)
+    last[2] += "    if asked['method'] == 'tools/list': break\n"
+    mcp_servers.allow(settings, tmp_path, it=last)
+    assert len(names(list_tools_from_command("it"))) == 2000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import tarfile
@@ -12,7 +13,7 @@ import pytest
 
 from tests.support.imports.archives import MAIN, Files, _bytes, tarred, zipped
 from tests.support.imports.limits import parse_document
-from tests.support.imports.parsing import INPUTS
+from tests.support.imports.parsing import INPUTS, case
 from tools.imports.formats.specs import DocumentRefused
 
 USERS = {"get": {"operationId": "listUsers", "summary": "Lists users.", "parameters": [{"$ref": "../parts.yaml#/parameters/Page"}],
@@ -26,6 +27,12 @@ GOOD: Files = {
     "paths/users.json": USERS,
     "parts.yaml": PARTS,
 }
+
+
+def referring(count: int) -> Files:
+    """A document with so many references to other files."""
+    schemas = {f"S{n}": {"$ref": f"{n}.json"} for n in range(count)}
+    return {**MAIN, "paths": {}, "components": {"schemas": schemas}}
 
 
 @pytest.mark.parametrize("pack", [zipped, tarred])
@@ -89,7 +96,7 @@ def test_what_an_alias_shares_keeps_its_references_SYN_1() -> None:
     main = {**MAIN, "paths": {"/a": {"get": {"summary": "A", "parameters": parameters}}}}
     found = parse_document(zipped({"openapi.json": main, "parts.yaml": parts}), name="api.zip")
     assert list(found.endpoints[0].input_schema["$defs"].values()) == [{"type": "integer"}]
-    assert found.warnings == ()
+    assert [warning for warning in found.warnings if "stands twice" not in warning] == []
 
 
 @pytest.mark.parametrize(
@@ -98,12 +105,20 @@ def test_what_an_alias_shares_keeps_its_references_SYN_1() -> None:
         (zipped({"readme.md": b"hello"}), "holds no OpenAPI document"),
         (zipped({"a.json": {"x": 1}}), "holds no OpenAPI document"),
         (zipped({"a.json": MAIN, "b.json": MAIN}), r"several OpenAPI documents \(a.json, b.json\)"),
-        (zipped({"openapi.json": b'{"a": '}), "openapi.json in api.zip is cut off"),
+        (zipped({"openapi.json": b'{"openapi": '}), "openapi.json in api.zip is cut off"),
         (zipped(GOOD)[:200], "cannot be read as an archive"),
         (tarred(GOOD)[:60], "cannot be read as an archive"),
         (b"PK\x03\x04 nothing", "cannot be read as an archive"),
         (b"\x1f\x8b nothing", "cannot be read as an archive"),
-        (zipped({f"{n}.json": {} for n in range(1001)}), "more than 1,000 files"),
+        (zipped({f"{n}.json": {} for n in range(1001)}), "holds no OpenAPI document"),
+        (
+            zipped({"openapi.json": referring(1_001), **{f"{n}.json": {} for n in range(1_001)}}),
+            "more than 1,000 files",
+        ),
+        (
+            zipped({"openapi.yaml": b"openapi: 3.0.0\n\tpaths: {}", "x/openapi.json": MAIN}),
+            "openapi.yaml in api.zip",
+        ),
     ],
     ids=[
         "a readme",
@@ -114,7 +129,9 @@ def test_what_an_alias_shares_keeps_its_references_SYN_1() -> None:
         "cut tar",
         "no zip",
         "no gzip",
-        "many files",
+        "many files without a document",
+        "many files that references lead to",
+        "a broken document above a good one",
     ],
 )
 def test_an_archive_that_does_not_hold_one_document_is_refused_SYN_1(raw: bytes, said: str) -> None:
@@ -144,3 +161,49 @@ def test_links_and_paths_out_of_the_archive_are_passed_over_S10() -> None:
         archive.addfile(link)
     found = parse_document(made.getvalue(), name="api.tar.gz")
     assert (found.endpoints, found.operations) == ((), 1)
+
+
+@pytest.mark.skipif(not INPUTS.is_dir(), reason="needs ../shared/inputs")
+@pytest.mark.parametrize(
+    "name", ["plain.zip", "k8s.zip", "helm.zip", "tsconfig.zip", "mac.tar.gz", "windows.zip"]
+)
+def test_case_59_files_that_no_reference_leads_to_are_not_read_SYN_1(name: str) -> None:
+    found = case("59", name)
+    (endpoint,) = found.endpoints
+    assert endpoint.name == "listTrips"
+    assert endpoint.output_schema is not None
+    assert list(endpoint.output_schema["properties"]) == ["leavesAt"]
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred])
+def test_case_59_what_a_reference_leads_to_and_cannot_be_read_is_named_SYN_1(
+    pack: Callable[..., bytes],
+) -> None:
+    files = {"notes.json": b"{broken", "more/openapi-template.yaml": b"openapi: {{ .Values.version }}"}
+    broken = {"paths/users.json": b'{"get": '}
+    found = parse_document(pack({**GOOD, **files, **broken}), name="api.zip")
+    assert found.endpoints == ()
+    assert [warning for warning in found.warnings if "paths/users.json in api.zip is cut off" in warning]
+    assert "notes.json" not in json.dumps(found.warnings)
+
+
+def test_case_58_a_document_that_is_packed_by_itself_is_unpacked_SYN_1() -> None:
+    raw = json.dumps({**MAIN, "paths": {"/a": {"get": {"summary": "A", "operationId": "a"}}}}).encode()
+    (endpoint,) = parse_document(gzip.compress(raw), name="doc.json.gz").endpoints
+    assert endpoint.name == "a"
+    (endpoint,) = parse_document(gzip.decompress(tarred({"openapi.json": raw})), name="api.tar").endpoints
+    assert endpoint.name == "a"
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (gzip.compress(b" " * 30_000_000), "unpacks to more than 20,000,000 bytes"),
+        (gzip.compress(b"{}" * 1_000)[:-9], "ends before it is complete"),
+        (gzip.compress(b"hello"), "is not an OpenAPI document"),
+    ],
+)
+def test_case_58_a_packed_document_has_the_bounds_of_any_other_S10(raw: bytes, said: str) -> None:
+    with pytest.raises(DocumentRefused, match=said):
+        parse_document(raw, name="doc.json.gz")

@@ -43,7 +43,7 @@ def test_every_published_example_is_read_to_its_end_SYN_3() -> None:
         found = parse_lightapi(shared(f"lightapi/{name}.lightapi.yaml"), name=name)
         assert (found.operations, len(found.endpoints)) == (operations, tools)
         assert found.operations == len(found.endpoints) + len(found.left_out)
-        assert found.warnings == ()
+        assert [one for one in found.warnings if "inherits from the catalog 'light-portal'" not in one] == []
 
 
 def test_a_tool_of_mcp_keeps_its_name_and_resources_and_prompts_are_left_out_with_the_reason_SYN_3() -> None:
@@ -329,3 +329,24 @@ def test_a_secret_that_is_written_out_is_told_and_not_kept_SYN_3() -> None:
         "operations.ping.request.body.client_secret may hold a secret; it is not kept.",
         "operations.ping.request.body.users.0.password may hold a secret; it is not kept.",
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"context": {"catalog": "billing"}}, "inherits from the catalog 'billing', which is not opened"),
+        ({"sources": {"api": {"type": "openapi", "version": "1", "document": "https://a.example/api.yaml"}}}, "sources.api: its document is not opened"),
+        ({}, "sources.api is referred to by an operation, and the document does not have it"),
+    ],
+)  # fmt: skip
+def test_documents_that_a_description_leads_to_are_named_and_not_opened_SYN_3(fields: Any, said: str) -> None:
+    found = read(
+        {"ping": {"protocol": "http", "source": "api", "operationId": "ping", "summary": "P"}}, **fields
+    )
+    assert len(found.endpoints) == 1
+    assert any(said in warning for warning in found.warnings)
+
+
+def test_a_long_description_is_cut_with_a_warning_SYN_3() -> None:
+    found = read({"ping": {**PING, "description": "d" * 9_000}})
+    assert any("operations.ping: its description has 9,000 characters" in one for one in found.warnings)

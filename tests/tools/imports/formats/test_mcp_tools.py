@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from tests.support.imports.parsing import INPUTS, parse_mcp_tools, shared
-from tools.imports.formats.json_schema import json_size
 from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES
+from tools.imports.formats.schema_values import json_size
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 
 NOTHING = {"type": "object", "properties": {}}
@@ -94,7 +95,7 @@ def test_an_odd_tool_never_hides_the_others_SYN_2() -> None:
     ]  # fmt: skip
     assert [endpoint.input_schema for endpoint in found.endpoints[:2]] == [NOTHING, NOTHING]
     assert [entry.reason.split(";")[0] for entry in found.left_out] == [
-        "it has no name", "it has no name", "it is not a mapping", "its name has 201 characters",
+        "it has no name that can be seen", "it has no name that can be seen", "it is not a mapping", "its name has 201 characters",
     ]  # fmt: skip
     assert found.operations == len(found.endpoints) + len(found.left_out)
     assert "no_schema: it has no inputSchema, so it is taken to have no parameters." in found.warnings
@@ -138,3 +139,73 @@ def test_a_server_without_tools_is_no_error_SYN_2() -> None:
 def test_what_is_no_list_is_refused_SYN_2(raw: bytes) -> None:
     with pytest.raises(DocumentRefused):
         parse_mcp_tools(raw)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels // 2):
+        schema = {"type": "object", "properties": {"a": schema}, "required": ["a"]}
+    return schema
+
+
+def test_case_71_one_deep_schema_does_not_hide_the_other_tools_SYN_2() -> None:
+    found = read(tool("a"), tool("deep", inputSchema=nested(70)), tool("b"))
+    assert [endpoint.name for endpoint in found.endpoints] == ["a", "deep", "b"]
+    assert found.left_out == ()
+    (warning,) = found.warnings
+    assert warning == "deep: it is nested deeper than 64 levels; what lies deeper is left out."
+    schema = found.endpoints[1].input_schema
+    jsonschema.Draft202012Validator.check_schema(schema)
+    value: Any = "x"
+    for _ in range(35):
+        value = {"a": value}
+    jsonschema.validate(value, schema)
+
+
+def test_case_71_what_is_cut_off_forbids_nothing_SYN_2() -> None:
+    deep = {"type": "object", "properties": {"a": {"not": nested(70)}}}
+    (found,) = read(tool("deep", inputSchema=deep)).endpoints
+    jsonschema.validate({"a": 1}, found.input_schema)
+
+
+def test_case_68_a_long_description_is_cut_with_a_warning_SYN_2() -> None:
+    found = read(tool("long", description="d" * 300_000), tool("short"))
+    assert len(found.endpoints[0].description) == 8_000
+    (warning,) = found.warnings
+    assert warning == (
+        "long: its description has 300,000 characters; the first 8,000 are kept (DESCRIPTION_MAX_CHARACTERS)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "named"),
+    [
+        ({"type": "object", "properties": None}, "properties"),
+        ({"type": "object", "properties": {"a": {"type": "string", "title": None, "enum": None}}}, "title, enum"),
+        ({"type": "object", "properties": {"a": {"anyOf": [{"type": "any"}, {"items": None}]}}}, "type, items"),
+        ({"type": "object", "properties": {}, "required": None, "$defs": {"A": {"pattern": 5}}}, "required, pattern"),
+    ],
+)  # fmt: skip
+def test_case_68_what_goes_to_agents_is_valid_json_schema_SYN_2(schema: Any, named: str) -> None:
+    found = read(tool("odd", inputSchema=schema, outputSchema=schema))
+    (endpoint,) = found.endpoints
+    for one in (endpoint.input_schema, endpoint.output_schema):
+        jsonschema.Draft202012Validator.check_schema(one)
+        assert "null" not in json.dumps(one)
+    assert (
+        f"odd: values in its inputSchema that JSON Schema does not allow are left out ({named})."
+        in found.warnings
+    )
+
+
+def test_a_valid_schema_stays_to_the_letter_SYN_2() -> None:
+    schema = {"type": "object", "properties": {"a": {"const": None, "default": None, "x-own": None, "enum": [None]}}, "$schema": "http://json-schema.org/draft-07/schema#"}  # fmt: skip
+    (endpoint,) = read(tool("a", inputSchema=schema)).endpoints
+    assert endpoint.input_schema == schema
+
+
+@pytest.mark.parametrize("name", ["\u200b", " \u2060\u00ad", "\u3164", "\u2800\ufe0f"])
+def test_a_name_that_shows_nothing_is_none_SYN_2(name: str) -> None:
+    found = read(tool(name), tool("good"))
+    assert [endpoint.name for endpoint in found.endpoints] == ["good"]
+    assert found.left_out[0].reason == "it has no name that can be seen"

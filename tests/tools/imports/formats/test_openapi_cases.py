@@ -14,8 +14,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from tests.support.imports.parsing import INPUTS, by_name, case, parse_openapi, parsed, places, shared
-from tools.imports.formats.json_schema import json_size
 from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES
+from tools.imports.formats.schema_values import json_size
 from tools.imports.formats.specs import DocumentRefused
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.support.imports.parsing import INPUTS, counted_operations, parse_openapi, shared
-from tools.imports.formats.json_schema import json_size
 from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES, MAX_OUTPUT_BYTES, MAX_TOOLS_BYTES
+from tools.imports.formats.schema_values import json_size
 from tools.imports.formats.specs import DocumentRefused
 
 FILES = sorted(path.name for path in INPUTS.glob("openapi/*.*"))

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.imports.parsing import operation, parsed
-from tools.imports.formats.json_schema import Schemas, json_size
+from tools.imports.formats.json_schema import Schemas
 from tools.imports.formats.openapi.operations import MAX_INPUT_BYTES
 from tools.imports.formats.references import RefResolver
 from tools.imports.formats.schema_budget import Part, SchemaBudget
+from tools.imports.formats.schema_values import json_size
 
 
 def converted(schema: Any, *, version: str = "3.0.3", **schemas: Any) -> Any:

@@ -25,13 +25,20 @@ from tools.imports.formats.texts import clean_value, one_line, plain_text
         ("Tom &amp; Jerry &lt;p&gt; &#39;s &copy=1 &#27;[0m", "Tom & Jerry <p> 's &copy=1 [0m"),
         ("<!-- no --><script>alert(1)</script>yes", "yes"),
         ("a\n\n\n\n\nb   \nc", "a\n\nb\nc"),
+        ("Use <q>, <a> and <b>; List<I>, Map<String,B>", "Use <q>, <a> and <b>; List<I>, Map<String,B>"),
+        ("1<a and b>3, see <a href='x'>here</a>", "1<a and b>3, see here"),
+        ("Send <code> from the <p>.", "Send <code> from the <p>."),
+        ("First.<p>Second.<p>Third", "First.\nSecond.\nThird"),
+        ("a <b>bold</b> <b> and <B>BOLD</B>", "a bold <b> and BOLD"),
+        ("?a=1&notit;&para;&nosuchname;", "?a=1&notit;¶&nosuchname;"),
+        ("a\x85b", "a\x85b".replace("\x85", " ")),
         (None, ""),
         ({}, ""),
         (1.5, "1.5"),
     ],
 )
 def test_html_becomes_text_and_everything_else_stays_SYN_1(written: object, expected: str) -> None:
-    assert plain_text(written, limit=1_000) == expected
+    assert plain_text(clean_value(written), limit=1_000) == expected
 
 
 def test_long_texts_are_cut_with_an_ellipsis_SYN_1() -> None:

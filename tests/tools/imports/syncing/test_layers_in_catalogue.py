@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from portal.tenancy.models import Tenant
-from tests.support.imports.documents import import_document
+from tests.support.imports.documents import document, import_document
 from tests.support.imports.layers import BACKED, SHOP
 from tests.support.overrides import reset_override
 from tools.catalogue.tools import update_tool
@@ -208,7 +208,7 @@ def test_a_conflict_of_contract_is_told_in_the_report_and_changes_nothing_of_it_
     before = Tool.objects.get(tool_id="getPet").parameters
     schema = {"properties": {"petId": {"type": "string"}}, "required": ["petId"]}
     report = described_in(tenant, {**BACKED, "summary": "Of the API", "input": {"schema": schema}})
-    (warning,) = report.warnings
+    (warning,) = (one for one in report.warnings if "sources.shop is referred to" not in one)
     assert warning.startswith(
         "/pets/{petId}@get: of its input 'petId', the LightAPI document of the API says string"
     )
@@ -262,3 +262,25 @@ def test_what_was_left_of_a_plan_is_planned_and_applied_from_its_own_layer_syn_3
     syncs.apply_sync(tenant_id=tenant.pk, sync_id=rest.pk, actor="olga")
     assert Endpoint.objects.filter(active=True).count() == rest.summary["operations"] > 1
     assert Tool.objects.get(tool_id="getPet").description == "Of the API"
+
+
+def test_case_67_words_of_another_document_stay_with_their_operation_when_two_change_places_syn_3(
+    tenant: Tenant,
+) -> None:
+    content = document("a", "b")
+    import_document(tenant, content)
+    described_in(tenant, {**BACKED, "operationId": "a", "summary": "Of the API"})
+    paths = content["paths"]
+    paths["/a"], paths["/b"] = paths["/b"], paths["/a"]
+    report = import_document(tenant, content)
+    assert (report.moved, report.added, report.removed) == (2, 0, 0)
+    assert dict(Tool.objects.values_list("tool_id", "description")) == {
+        "a": "Of the API",
+        "b": "Does b as the shop wants it.",
+    }
+    paths["/d"], paths["/b"] = paths["/b"], document("new")["paths"]["/new"]
+    report = import_document(tenant, content)
+    assert (report.moved, report.added, report.removed) == (1, 1, 0)
+    assert Tool.objects.get(tool_id="a").description == "Of the API"
+    assert Tool.objects.get(tool_id="new").description == "Does new as the shop wants it."
+    assert import_document(tenant, content).unchanged == 3

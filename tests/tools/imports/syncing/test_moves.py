@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,9 +10,12 @@ from django.db import connection
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
-from tests.support.imports.documents import document, import_document
+from tests.support.imports.documents import INPUTS, document, import_document, needs_inputs
 from tests.support.imports.syncs import edit, embedding, tool
 from tools.imports.syncing import plan
+from tools.imports.syncing import service as syncs
+from tools.imports.syncing.documents import IncomingDocument
+from tools.imports.syncing.identity import match_endpoints
 from tools.models import Action, Endpoint, ManualOverride, SyncChange, Tool
 
 Json = dict[str, Any]
@@ -70,7 +74,11 @@ def test_syn_6_another_path_or_method_keeps_the_tools_id_override_use_and_histor
 def test_syn_6_the_test_of_moves_notices_a_move_that_makes_a_new_tool(
     committed: Tenant, used: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan._Planner, "_detect_moves", lambda self, new, gone: (new, [], gone))
+    monkeypatch.setattr(
+        plan,
+        "match_endpoints",
+        lambda wanted, known, **_: match_endpoints(wanted, known, is_whole=False, ids_win=False),
+    )
     monkeypatch.setattr("tools.imports.syncing.service.check_removals", lambda *_: None)
     with pytest.raises(AssertionError):
         its_id_its_override_and_its_use_stay(committed, used, moved(document("a", "b"), "/a", "/v2/a"))
@@ -155,10 +163,133 @@ def test_syn_6_an_operation_id_that_is_still_where_it_was_has_not_moved(committe
     assert len(tool_ids(committed)) == 3
 
 
-def test_syn_6_two_that_change_places_keep_nothing_of_each_other(committed: Tenant, used: Tool) -> None:
-    """Neither key has vanished, so each is the operation that stands there now; the override stays with its key."""
+def test_case_67_two_that_change_places_stay_the_tools_of_their_operation_ids(
+    committed: Tenant, used: Tool
+) -> None:
     content = document("a", "b")
     content["paths"]["/a"], content["paths"]["/b"] = content["paths"]["/b"], content["paths"]["/a"]
     report = import_document(committed, content)
-    assert (report.moved, report.changed, report.added, report.removed) == (0, 2, 0, 0)
+    assert (report.moved, report.changed, report.added, report.removed) == (2, 0, 0, 0)
+    now = tool(committed)
+    assert (now.pk, now.description, now.endpoint and now.endpoint.key) == (used.pk, "Ours.", "/b@get")
+    assert import_document(committed, content).unchanged == 2
+
+
+def shared_case(name: str) -> Json:
+    content: Json = json.loads(next(INPUTS.glob("cases/67-*")).joinpath(name).read_bytes())
+    return content
+
+
+@needs_inputs
+@pytest.mark.parametrize("then", ["v2.json", "swap.json"])
+def test_case_67_an_operation_at_anothers_path_keeps_its_own_tool_override_and_history(
+    committed: Tenant, then: str
+) -> None:
+    import_document(committed, shared_case("v1.json"))
+    edit(committed, tool_id="opA", description="Ours.")
+    before = {name: tool(committed, name) for name in ("opA", "opB")}
+    report = import_document(committed, shared_case(then))
+    assert (report.moved, report.added, report.removed, report.warnings) == (2, 0, 0, [])
+    after = {name: tool(committed, name) for name in ("opA", "opB")}
+    assert {name: one.pk for name, one in after.items()} == {name: one.pk for name, one in before.items()}
+    assert [after["opA"].description, after["opB"].description] == ["Ours.", "Lists the users."]
+    assert [one.name for one in after.values()] == ["opA", "opB"]
+    report = import_document(committed, shared_case("v1.json"))
+    assert (report.moved, report.added, report.removed) == (2, 0, 0)
+
+
+def test_case_67_the_tool_whose_path_is_taken_over_is_removed_and_returns_by_its_operation_id(
+    committed: Tenant, used: Tool
+) -> None:
+    other = tool(committed, "b")
+    content = moved({**document("a"), "paths": document("a")["paths"]}, "/a", "/b")
+    report = import_document(committed, content, confirm_removals=True)
+    assert (report.moved, report.removed, report.added) == (1, 1, 0)
+    assert tool_ids(committed) == {("a", True), ("b", False)}
+    with tenant_context(committed.pk):
+        removal = SyncChange.objects.get(action=Action.REMOVE)
+        assert removal.old_key == "/b@get"
+        assert removal.key == Endpoint.objects.get(active=False).key != "/b@get"
+    content["paths"]["/c"] = document("b")["paths"]["/b"]
+    report = import_document(committed, content)
+    assert (report.moved, report.removed, report.added) == (1, 0, 0)
+    assert (tool(committed, "b").pk, tool(committed, "b").active) == (other.pk, True)
+
+
+def test_case_67_a_new_operation_at_a_path_that_another_has_left_is_a_new_tool(
+    committed: Tenant, used: Tool
+) -> None:
+    content = moved(document("a", "b"), "/a", "/v2/a")
+    content["paths"]["/a"] = document("new")["paths"]["/new"]
+    report = import_document(committed, content)
+    assert (report.moved, report.added, report.removed) == (1, 1, 0)
     assert tool(committed).pk == used.pk
+    assert tool_ids(committed) == {("a", True), ("b", True), ("new", True)}
+
+
+def test_case_67_where_it_could_be_either_the_path_counts_and_the_plan_says_so(committed: Tenant) -> None:
+    content = document("a", "b", "c")
+    import_document(committed, content)
+    content["paths"]["/c"]["get"]["operationId"] = "a"  # which /a has as well
+    report = import_document(committed, content)
+    assert (report.moved, report.added, report.removed, report.changed) == (0, 0, 0, 1)
+    assert any("/c@get" in one and "could be either" in one for one in report.warnings)
+
+
+def test_case_67_a_move_that_is_chosen_alone_does_not_meet_the_one_that_was_not(
+    committed: Tenant, used: Tool
+) -> None:
+    content = document("a", "b")
+    content["paths"]["/a"], content["paths"]["/b"] = content["paths"]["/b"], content["paths"]["/a"]
+    incoming = IncomingDocument(json.dumps(content).encode(), "shop.json", "shop")
+    sync = syncs.plan_document(incoming, tenant_id=committed.pk, actor="ada")
+    with tenant_context(committed.pk):
+        chosen = SyncChange.objects.get(sync=sync, old_key="/a@get")
+    syncs.apply_sync(tenant_id=committed.pk, sync_id=sync.pk, actor="ada", chosen=[chosen.pk])
+    assert tool_ids(committed) == {("a", True), ("b", True)}
+    report = import_document(committed, content)
+    assert (report.moved, report.unchanged) == (1, 1)
+
+
+# --- Names ------------------------------------------------------------------------------------------------------------
+def names_by_path(tenant: Tenant) -> dict[str, str]:
+    with tenant_context(tenant.pk):
+        return dict(Tool.objects.values_list("endpoint__path", "name"))
+
+
+def test_the_name_of_a_tool_never_changes_because_another_arrives_or_leaves(committed: Tenant) -> None:
+    """Both want to be called list_items; in a document of its own the second, which writes it so, would have it alone."""
+    content = document("a", "b")
+    content["paths"]["/a"]["get"]["operationId"] = "list items"
+    import_document(committed, content)
+    assert names_by_path(committed)["/a"] == "list_items"
+    content["paths"]["/c"] = {"get": {**content["paths"]["/b"]["get"], "operationId": "list_items"}}
+    report = import_document(committed, content)
+    assert (report.added, report.changed, report.unchanged) == (1, 0, 2)
+    names = names_by_path(committed)
+    assert names["/a"] == "list_items"
+    assert names["/c"].startswith("list_items_")
+    del content["paths"]["/a"]
+    import_document(committed, content, confirm_removals=True)
+    assert names_by_path(committed) == names
+    assert import_document(committed, content).unchanged == 2
+
+
+def test_two_that_wanted_one_name_keep_theirs_when_a_third_wants_it(committed: Tenant) -> None:
+    content = document("a", "b")
+    for path in ("/a", "/b"):
+        content["paths"][path]["get"]["operationId"] = "same"
+    import_document(committed, content)
+    names = names_by_path(committed)
+    content["paths"]["/c"] = content["paths"]["/b"]
+    import_document(committed, content)
+    assert names_by_path(committed).items() >= names.items()
+    assert len(set(names_by_path(committed).values())) == 3
+
+
+def test_a_tool_whose_operation_id_changes_gets_its_name(committed: Tenant) -> None:
+    content = document("a", "b")
+    import_document(committed, content)
+    content["paths"]["/a"]["get"]["operationId"] = "better"
+    import_document(committed, content)
+    assert names_by_path(committed) == {"/a": "better", "/b": "b"}

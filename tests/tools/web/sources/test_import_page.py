@@ -134,10 +134,10 @@ def test_SEC_2_a_host_without_a_dot_is_asked_for_its_document_like_any_other(ope
         assert "Only public addresses" in str(answer.context["form"].errors)
 
 
-def test_a_test_gives_up_after_ten_seconds_UI_3_4(
-    operator_client: Client, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_case_69_a_test_gives_a_server_the_time_of_a_sync_UI_3_4(
+    operator_client: Client, settings: Any, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("tools.web.sources.import_views.TEST_SECONDS", 1.0)
+    settings.MCP_SECONDS = 1
     allow(settings, tmp_path, slow=plain("{}", "import time; time.sleep(30);"))
     McpServer.objects.create(slug="slow", command_id="slow")
     answer = operator_client.post("/sources/import/", {"server": "slow", "test": "1"}, headers=HTMX)

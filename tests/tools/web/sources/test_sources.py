@@ -221,6 +221,9 @@ def test_SEC_2_a_source_s_url_holds_no_password(operator_client: Client, web_sou
         assert "holds no user or password" in answer.context["form"].errors["url"][0]
         asked = operator_client.post("/sources/import/", {"url": url, "plan": "1"})
         assert "holds no user or password" in asked.context["form"].errors["url"][0]
+        for page in (answer, asked):
+            assert "pw@" not in page.content.decode()
+            assert "api.example.org/shop.json" in page.content.decode()
     web_source.refresh_from_db()
     assert web_source.url == "https://api.example.org/shop.json"
 

@@ -29,7 +29,6 @@ from tools.imports.formats.specs import DocumentRefused
 from tools.models import McpServer
 from tools.models.server import Health
 
-TEST_SECONDS = 10.0  # "Test connection": somebody is waiting
 _PARSE_SECONDS = 30.0  # so that they are answered within the minute that a request has
 # What the child may need beyond its own time to end the server: SDK and system take a few seconds each.
 _SECONDS_TO_END = 15
@@ -62,7 +61,7 @@ def check_connection(server: McpServer) -> ServerReport:
     """Asks a server for its tools and changes nothing but the note of its health."""
     begun = time.monotonic()
     try:
-        found = list_tools(server, seconds=TEST_SECONDS)
+        found = list_tools(server)
         document = sandbox.parse("mcp", found.raw, name=server.slug, seconds=_PARSE_SECONDS)
     except (FetchError, DocumentRefused) as refused:
         return ServerReport(reachable=False, seconds=time.monotonic() - begun, error=str(refused))
@@ -82,14 +81,14 @@ def check_connection(server: McpServer) -> ServerReport:
     )
 
 
-def list_tools(server: McpServer, *, seconds: float | None = None) -> ToolList:
-    """The tools of a server as it is now, and a note of its health. Takes up to `seconds`, or MCP_SECONDS, so it is better
-    called outside of a transaction. Raises FetchError."""
+def list_tools(server: McpServer) -> ToolList:
+    """The tools of a server as it is now, and a note of its health. Takes up to MCP_SECONDS, so it is better called outside of
+    a transaction. Raises FetchError."""
     try:
         found = (
-            list_tools_from_url(server.url, secret_headers(server), seconds=seconds)
+            list_tools_from_url(server.url, secret_headers(server))
             if server.url
-            else list_tools_from_command(server.command_id, seconds=seconds)
+            else list_tools_from_command(server.command_id)
         )
     except FetchError as refused:
         note_health(server, error=str(refused))
@@ -111,16 +110,13 @@ def note_health(server: McpServer, *, error: str = "") -> None:
         ).update(**noted)
 
 
-def list_tools_from_url(
-    url: str, headers: Mapping[str, str] | None = None, *, seconds: float | None = None
-) -> ToolList:
-    """The tools of a server over streamable HTTP, which is sent these headers; in at most `seconds`, which MCP_SECONDS bounds.
-    Raises FetchError, InvalidTarget, FetchTimeout."""
+def list_tools_from_url(url: str, headers: Mapping[str, str] | None = None) -> ToolList:
+    """The tools of a server over streamable HTTP, which is sent these headers. Raises FetchError, InvalidTarget, FetchTimeout."""
     validate_url(url)
-    return _run_session({"url": url, "headers": dict(headers or {}), "environment": {}}, seconds)
+    return _run_session({"url": url, "headers": dict(headers or {}), "environment": {}})
 
 
-def list_tools_from_command(command_id: str, *, seconds: float | None = None) -> ToolList:
+def list_tools_from_command(command_id: str) -> ToolList:
     """The tools of a server over stdio, which is started and ended for this. Raises FetchError, InvalidTarget, FetchTimeout."""
     chosen = allowed_command(command_id)
     missing = [name for name in chosen["environment"] if name not in os.environ]
@@ -129,11 +125,11 @@ def list_tools_from_command(command_id: str, *, seconds: float | None = None) ->
             f"The MCP command {command_id} needs {', '.join(missing)} in the portal's environment."
         )
     environment = {name: os.environ[name] for name in chosen["environment"]}
-    return _run_session({"command": chosen["command"], "headers": {}, "environment": environment}, seconds)
+    return _run_session({"command": chosen["command"], "headers": {}, "environment": environment})
 
 
-def _run_session(connection: dict[str, Any], seconds: float | None) -> ToolList:
-    seconds = min(seconds or settings.MCP_SECONDS, settings.MCP_SECONDS)
+def _run_session(connection: dict[str, Any]) -> ToolList:
+    seconds = settings.MCP_SECONDS
     request = {
         **connection, "seconds": seconds, "max_bytes": settings.DOCUMENT_MAX_BYTES,
         "allowed_hosts": settings.IMPORT_ALLOWED_HOSTS,

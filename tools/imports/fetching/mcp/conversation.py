@@ -58,6 +58,7 @@ class Conversation:
     list_changes: int = 0  # how often the server said that its list has changed
     reached: bool = False  # whether a connection was opened
     status: int = 0  # of an HTTP answer, if it is 400 or more
+    exit_status: int | None = None  # of a process that has ended by itself; below 0 the signal that ended it
     stderr_tail: bytes = b""  # the end of what a process wrote to its standard error
     # Kept beside being raised, since the SDK takes some errors for the end of a stream.
     fault: SessionError | None = field(default=None)

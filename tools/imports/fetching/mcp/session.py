@@ -12,6 +12,7 @@ import json
 import re
 import resource
 import signal
+import ssl
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -27,13 +28,9 @@ from mcp.shared.message import SessionMessage
 from mcp.types import Implementation, JSONRPCNotification
 from pydantic import ValidationError
 
-<<<<<<< HEAD
 from portal.json_types import JsonObject
-from portal.outbound.addresses import AddressNotAllowed
-=======
 from portal.outbound.addresses import AddressNotAllowed, why_unreachable
 from portal.outbound.errors import causes_of
->>>>>>> trial_pages
 from tools.imports.fetching.mcp.conversation import (
     EXIT_REFUSED,
     EXIT_TIMEOUT,
@@ -55,6 +52,10 @@ _LIMITS = {resource.RLIMIT_DATA: 4_000_000_000, resource.RLIMIT_FSIZE: 1_000_000
 _STDERR_TAIL = 400
 # Variables of a command whose values are removed from the list. Others, such as a time zone, may be part of a tool's text.
 _SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
+_FAULTS_OF_CONNECTIONS = (
+    AddressNotAllowed, httpx2.InvalidURL, httpx2.NetworkError, httpx2.ConnectTimeout, httpx2.RemoteProtocolError,
+    httpcore2.NetworkError, httpcore2.RemoteProtocolError,
+)  # fmt: skip
 _CONNECTION_CLOSED, _PARSE_ERROR = -32000, -32700
 # Always the same, since some servers show more tools to clients that can do more.
 _CLIENT = Implementation(name="tool-portal", version="1")
@@ -187,15 +188,8 @@ def _session_error(error: BaseException, connection: JsonObject, conversation: C
             return cause
         if isinstance(cause, MemoryError):
             return conversation.too_large()
-        if connection.get("url") and isinstance(
-            cause,
-            AddressNotAllowed
-            | httpx2.InvalidURL
-            | httpx2.NetworkError
-            | httpx2.ConnectTimeout
-            | httpcore2.NetworkError,
-        ):
-            return _unreachable(connection, causes)
+        if connection.get("url") and isinstance(cause, _FAULTS_OF_CONNECTIONS):
+            return _connection_error(causes, connection, conversation)
     if conversation.status:
         hint = " Check the headers that it is sent." if conversation.status in {401, 403} else ""
         return SessionError(f"The server answered {conversation.status} instead of the list.{hint}")
@@ -208,12 +202,28 @@ def _session_error(error: BaseException, connection: JsonObject, conversation: C
         return SessionTimeout(
             f"The server did not answer within {connection['seconds']:g} s.{_describe_stderr(conversation)}"
         )
-    return SessionError(f"The server ended before it had answered.{_describe_stderr(conversation)}")
+    ended = "" if conversation.exit_status is None else f" ({_how(conversation.exit_status)})"
+    return SessionError(f"The server ended before it had answered{ended}.{_describe_stderr(conversation)}")
+
+
+def _connection_error(
+    causes: Sequence[BaseException], connection: JsonObject, conversation: Conversation
+) -> SessionError:
+    """Of a server that was reached it is told what went wrong; of another one not even that it exists."""
+    if not conversation.reached:
+        return _unreachable(connection, causes)
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return SessionError("The server was reached, and no secure connection to it could be made (TLS).")
+    return SessionError("The server was reached, and its answer broke off before the end.")
 
 
 def _unreachable(connection: JsonObject, causes: Sequence[BaseException]) -> SessionError:
     allowed = connection.get("allowed_hosts", ())
     return SessionError(why_unreachable(connection["url"], causes, allowed=allowed))
+
+
+def _how(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
 def _describe_stderr(conversation: Conversation) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio.abc import Process
+from anyio.abc import ObjectSendStream, Process
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 from pydantic import ValidationError
@@ -27,6 +27,9 @@ from tools.imports.fetching.mcp.conversation import Conversation, SessionError, 
 from tools.imports.formats.texts import one_line, without_controls
 
 _SECONDS_TO_END = 1.0  # after each of: its input is closed, SIGTERM, SIGKILL
+# In which nothing more comes from a server that has ended, before its output counts as read to the end: a process that it
+# started may hold the pipe open for ever.
+_QUIET_SECONDS = 0.3
 _STDERR_TAIL = 64 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PARENT = re.compile(r"\) . (\d+) ")
@@ -79,24 +82,48 @@ async def stdio(
         try:
             async with anyio.create_task_group() as tasks, incoming_receiver, outgoing_sender:
                 tasks.start_soon(_keep_stderr_tail, process.stderr, conversation)
-                tasks.start_soon(_read, process.stdout, incoming, conversation)
+                tasks.start_soon(_read, process, incoming, conversation)
                 tasks.start_soon(_write, process.stdin, outgoing)
+                tasks.start_soon(_watch, process, incoming, conversation)
                 yield incoming_receiver, outgoing_sender
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
+                has_ended = process.returncode is not None
                 await _end(process)
-                with anyio.move_on_after(_SECONDS_TO_END):
+                with anyio.move_on_after(_QUIET_SECONDS if has_ended else _SECONDS_TO_END):
                     await _keep_stderr_tail(process.stderr, conversation)  # what it wrote as it ended
 
 
-async def _read(stdout: Any, incoming: Any, conversation: Conversation) -> None:
+async def _read(process: Process, incoming: Any, conversation: Conversation) -> None:
+    stdout: Any = process.stdout
     async with incoming:
         async for lines in conversation.whole_lines(stdout):
             for line in lines.split(b"\n")[:-1]:  # a line without its end is no message
                 if message := _message(line, conversation):
-                    with suppress(anyio.BrokenResourceError):
+                    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                         await incoming.send(message)
+        with anyio.move_on_after(_QUIET_SECONDS):
+            conversation.exit_status = await _ended(process)
+
+
+async def _watch(
+    process: Process, incoming: ObjectSendStream[SessionMessage | Exception], conversation: Conversation
+) -> None:
+    """Ends the session once the server has ended and all that it wrote is read."""
+    conversation.exit_status = await _ended(process)
+    received = -1
+    while received != conversation.received:
+        received = conversation.received
+        await anyio.sleep(_QUIET_SECONDS)
+    await incoming.aclose()
+
+
+async def _ended(process: Process) -> int:
+    # Polled, since `wait()` also waits for every process that inherited the pipes.
+    while process.returncode is None:  # noqa: ASYNC110
+        await anyio.sleep(0.02)
+    return process.returncode
 
 
 def _message(line: bytes, conversation: Conversation) -> SessionMessage | None:
@@ -145,7 +172,5 @@ async def _end(process: Process) -> None:
             with suppress(ProcessLookupError):
                 end()
         with anyio.move_on_after(_SECONDS_TO_END):
-            # Polled, since `wait()` also waits for every process that inherited the pipes.
-            while process.returncode is None:  # noqa: ASYNC110
-                await anyio.sleep(0.02)
+            await _ended(process)
             return

@@ -8,6 +8,7 @@ opened, and no secret that is written out in it is kept with an endpoint.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tools.imports.formats.json_document import LoadedDocument
@@ -19,9 +20,10 @@ from tools.imports.formats.openapi.operations import (
     MAX_INPUT_BYTES,
     MAX_OUTPUT_BYTES,
     MAX_TITLE,
+    cut_warning,
     join_summary,
 )
-from tools.imports.formats.references import RefResolver, Warnings
+from tools.imports.formats.references import Losses, RefResolver, Warnings
 from tools.imports.formats.schema_budget import SchemaBudget
 from tools.imports.formats.specs import (
     DocumentRefused,
@@ -30,6 +32,7 @@ from tools.imports.formats.specs import (
     JsonValue,
     LeftOut,
     ParsedDocument,
+    as_object,
 )
 from tools.imports.formats.texts import as_text, one_line, truncate
 
@@ -107,16 +110,19 @@ def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
     found = [_Operation(name, one) for name, one in written.items() if not _no_tool(one)]
     _refuse_same_keys(found, subject)
     warnings = Warnings(loaded.warnings)
-    reader = _Reader(tree, warnings)
+    for sentence in _outside(tree):
+        warnings.add(sentence)
+    reader = _Reader(tree, warnings, loaded.limits.description)
     names = operation_names([NamedOperation(op.key, op.method, op.path, op.tool_name) for op in found])
     endpoints = tuple(reader.endpoint(operation, name) for operation, name in zip(found, names, strict=True))
+    reader.losses.tell(warnings)
     info = tree["info"]
     return ParsedDocument(
         kind="lightapi",
         format_version=VERSION,
         title=one_line(info["title"], limit=MAX_TITLE),
         version=truncate(info["version"], 100),
-        description=join_summary(info.get("summary"), info.get("description")),
+        description=reader.description(info, "info"),
         servers=tuple(
             truncate(server["endpoint"], 2_000)
             for source in tree.get("sources", {}).values()
@@ -133,6 +139,21 @@ def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
 
 def _profile(tree: JsonObject) -> str:
     return str(tree.get("profile", "catalog"))
+
+
+def _outside(tree: JsonObject) -> Iterator[str]:
+    """What the document refers to and does not hold, a sentence each. Nothing of it is opened."""
+    if catalog := as_object(tree.get("context")).get("catalog"):
+        yield (
+            f"The document inherits from the catalog '{truncate(as_text(catalog), 200)}', which is not opened: what it alone says "
+            "(authentication, environments, sources) is missing here."
+        )
+    sources = tree.get("sources", {})
+    for name in dict.fromkeys(one["source"] for one in tree["operations"].values() if "source" in one):
+        if isinstance(sources.get(name, {}).get("document"), str):
+            yield f"sources.{name}: its document is not opened; its operations have what this description says of them."
+        elif name not in sources and "context" not in tree:
+            yield f"sources.{name} is referred to by an operation, and the document does not have it."
 
 
 def _no_tool(written: JsonObject) -> str:
@@ -162,12 +183,21 @@ def _refuse_same_keys(found: list[_Operation], subject: str) -> None:
 class _Reader:
     """Reads one document's operations."""
 
-    def __init__(self, tree: JsonObject, warnings: Warnings) -> None:
-        self._tree, self._warnings = tree, warnings
+    def __init__(self, tree: JsonObject, warnings: Warnings, max_description: int) -> None:
+        self._tree, self._warnings, self._max_description = tree, warnings, max_description
+        self.losses = Losses()
+
+    def description(self, written: JsonObject, where: str) -> str:
+        """Summary and description of a part of the document."""
+        limit = self._max_description
+        text, is_cut = join_summary(written.get("summary"), written.get("description"), limit=limit)
+        if is_cut:
+            self._warnings.add(cut_warning(where, written.get("description"), limit))
+        return text
 
     def endpoint(self, operation: _Operation, name: str) -> EndpointSpec:
         written = operation.written
-        description = join_summary(written.get("summary"), written.get("description"))
+        description = self.description(written, f"operations.{operation.name}")
         if not description:
             self._warnings.add(f"operations.{operation.name} has neither a summary nor a description.")
         return EndpointSpec(
@@ -206,7 +236,9 @@ class _Reader:
             return None
         # References lead into the document, or to the schema's own definitions as JSON Schema has it.
         own = {key: node[key] for key in ("$defs", "definitions") if isinstance(node.get(key), dict)}
-        schemas = Schemas(RefResolver({**self._tree, **own}, siblings_count=True, warnings=self._warnings))
+        resolver = RefResolver({**self._tree, **own}, siblings_count=True, warnings=self._warnings)
+        resolver.losses = self.losses
+        schemas = Schemas(resolver)
         fitted = SchemaBudget(schemas, limit).fit_schema(schemas.piece(node, where))
         if fitted.shortened:
             self._warnings.add(f"{where} is too large to be shown whole, so that deeper parts are shortened.")

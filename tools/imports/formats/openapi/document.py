@@ -13,26 +13,28 @@ from typing import NamedTuple
 
 from tools.imports.formats.json_document import MAX_VALUES, LoadedDocument
 from tools.imports.formats.names import NamedOperation, operation_names
+from tools.imports.formats.openapi.named_references import resolve_named_references
 from tools.imports.formats.openapi.operations import (
-    MAX_DESCRIPTION,
     MAX_TITLE,
     MAX_TOOLS_BYTES,
     SHARES,
     OperationReader,
     RawOperation,
+    cut_warning,
     server_urls,
 )
-from tools.imports.formats.references import RefResolver, Warnings
+from tools.imports.formats.references import Losses, RefResolver, Warnings
 from tools.imports.formats.specs import (
     DocumentRefused,
     EndpointSpec,
     JsonObject,
     JsonValue,
     LeftOut,
+    Limits,
     ParsedDocument,
     as_object,
 )
-from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
+from tools.imports.formats.texts import as_text, cut_text, one_line, truncate
 
 # A key is part of a unique index, whose rows PostgreSQL limits to some 2,700 bytes.
 MAX_KEY_BYTES = 2_000
@@ -73,6 +75,11 @@ def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
     version = _version(tree, subject)
     siblings_count = not version.written.startswith(("2", "3.0"))
     resolver = RefResolver(tree, siblings_count=siblings_count, warnings=Warnings(loaded.warnings))
+    resolver.marks = resolve_named_references(tree, loaded.name, has_ids=siblings_count)
+    if len(said := [field for field in VERSION_FIELDS if field in tree]) > 1:
+        resolver.warnings.add(
+            f"The document has '{said[0]}' and '{said[1]}'; it is read as '{said[0]}' says."
+        )
     if version.is_32:
         resolver.warnings.add("OpenAPI 3.2 is read as 3.1: what is new in it may be missing.")
     paths = _paths(tree, subject, resolver)
@@ -86,16 +93,19 @@ def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
             found.append(operation)
         if len(found) + len(left_out) > loaded.limits.operations:
             raise DocumentRefused(f"{subject} has more than {loaded.limits.operations:,} operations.")
-    endpoints = _endpoints(found, version, resolver, subject)
+    endpoints = _endpoints(found, version, resolver, loaded.limits, subject)
     if not found:
         resolver.warnings.add("The document has no operations, so it gives no tools.")
     info = as_object(tree.get("info"))
+    description, is_cut = cut_text(info.get("description"), limit=loaded.limits.description)
+    if is_cut:
+        resolver.warnings.add(cut_warning("The document", info.get("description"), loaded.limits.description))
     return ParsedDocument(
         kind="openapi",
         format_version=version.written,
         title=one_line(info.get("title"), limit=MAX_TITLE),
         version=truncate(as_text(info.get("version")), 100),
-        description=plain_text(info.get("description"), limit=MAX_DESCRIPTION),
+        description=description,
         servers=tuple(server_urls(tree, swagger=version.is_2)),
         operations=len(endpoints) + len(left_out),
         endpoints=endpoints,
@@ -184,6 +194,13 @@ def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, JsonVal
         elif method in _ALL_METHODS or (not method.startswith("x-") and _looks_like_an_operation(operation)):
             name = truncate(method, 50)
             yield name, operation, f"OpenAPI {version.written} knows no method '{name}'"
+        elif _looks_like_an_operation(operation):
+            # Such as x-amazon-apigateway-any-method.
+            yield (
+                truncate(method, 50),
+                operation,
+                "an extension holds it, which names no method to call it with",
+            )
     # From 3.2 on: methods that have no key, written as they are sent.
     extra = as_object(item.get("additionalOperations"))
     taken = item.keys() & version.methods
@@ -207,12 +224,17 @@ def _looks_like_an_operation(value: JsonValue) -> bool:
 
 
 def _endpoints(
-    found: list[RawOperation], version: _Version, resolver: RefResolver, subject: str
+    found: list[RawOperation], version: _Version, resolver: RefResolver, limits: Limits, subject: str
 ) -> tuple[EndpointSpec, ...]:
     names = operation_names([NamedOperation(op.key, op.method, op.path, op.operation_id) for op in found])
     for share in SHARES:
-        endpoints = OperationReader(resolver, swagger=version.is_2, share=share).endpoints(found, names)
+        resolver.losses = Losses()
+        reader = OperationReader(
+            resolver, swagger=version.is_2, share=share, max_description=limits.description
+        )
+        endpoints = reader.endpoints(found, names)
         if endpoints is not None:
+            resolver.losses.tell(resolver.warnings)
             return endpoints
     raise DocumentRefused(
         f"{subject} describes tools of more than {MAX_TOOLS_BYTES // 1_048_576} MB in all; its references may be built to grow."

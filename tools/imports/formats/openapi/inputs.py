@@ -7,18 +7,23 @@ of them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from tools.imports.formats.json_schema import MAX_TEXT, Piece, Schemas, as_written, piece_of, small
+from tools.imports.formats.json_schema import Piece, Schemas, piece_of
+from tools.imports.formats.openapi.parameters import (
+    MAX_PARAMETER_NAME,
+    Input,
+    serialization_of,
+    variables_of,
+)
 from tools.imports.formats.references import RefResolver, Resolved
+from tools.imports.formats.schema_values import MAX_EXAMPLES, MAX_TEXT, as_written, small
 from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue, as_list, as_object
 from tools.imports.formats.texts import as_text, plain_text, truncate
 
 MAX_PARAMETERS = 1_000
-MAX_PARAMETER_NAME = 200
 # What operations may have beyond so many each, all together: the same parameters by `$ref` count at every use.
 USUAL_PARAMETERS = 50
 MAX_MORE_PARAMETERS = 150_000
@@ -29,32 +34,20 @@ _MULTIPART, _URLENCODED = "multipart/form-data", "application/x-www-form-urlenco
 # From 3.0 on these headers belong to content, answers and security, and a parameter of that name is to be
 # ignored.
 _RESERVED_HEADERS = frozenset(("accept", "content-type", "authorization"))
-_SERIALIZATION: dict[str, type] = {
-    "style": str,
-    "explode": bool,
-    "allowReserved": bool,
-    "collectionFormat": str,
-    "contentType": str,
-}
-_VARIABLE = re.compile(r"\{([^{}/?#]+)\}")
+# Keywords of a form's schema that its fields do not carry.
+_CHOICES = ("oneOf", "anyOf")
+_OF_FORMS = (
+    "additionalProperties",
+    "patternProperties",
+    "not",
+    "if",
+    "dependentRequired",
+    "dependentSchemas",
+)
+_NO_CONTENT: JsonObject = {}
 _TEXT = piece_of({"type": "string"})
 _BYTES = piece_of({"type": "string", "format": "binary"})
 _ANYTHING = piece_of({})
-
-
-class Input(NamedTuple):
-    """One value that a request takes.
-
-    `place` is path, query, header, cookie, form or body; `annotations` are schema keywords that the operation
-    adds; `serialization` holds OpenAPI's words on how the value is written (style, explode, collectionFormat …).
-    """
-
-    place: str
-    name: str
-    piece: Piece
-    annotations: JsonObject
-    required: bool
-    serialization: JsonObject
 
 
 class Inputs(NamedTuple):
@@ -75,6 +68,8 @@ class InputReader:
         # The fields of forms, and how many parameters were counted for them. Keyed by the identity of nodes of the document, which
         # outlive this object: schema and encoding.
         self._forms: dict[tuple[int, int], tuple[tuple[Input, ...], int]] = {}
+        # By the identity of a body's `content`: whether its media types have different schemas.
+        self._other_schemas: dict[int, bool] = {}
         self._of_operation = 0
         self._left = MAX_MORE_PARAMETERS
 
@@ -87,12 +82,7 @@ class InputReader:
             for (place, _), parameter in found.items()
             if place != "body"
         ]
-        for variable in dict.fromkeys(_VARIABLE.findall(path)):
-            if ("path", variable) not in found and len(variable) <= MAX_PARAMETER_NAME:
-                self._resolver.warnings.add(
-                    f"{where}: the path's {{{variable}}} is not among the parameters; it is taken as text."
-                )
-                values.append(Input("path", variable, _TEXT, {}, required=True, serialization={}))
+        values += self._variables(path, {name for place, name in found if place == "path"}, where)
         if (raw := operation.get("requestBody")) is not None:
             fields, body = self._request_body(raw, where)
         elif ("body", "") in found:
@@ -104,12 +94,28 @@ class InputReader:
         # A form alone stays the tuple that all operations with this form share.
         return Inputs((*values, *fields) if values else tuple(fields), body)
 
+    def _variables(self, path: str, declared: set[str], where: str) -> Iterator[Input]:
+        """The path's variables that no parameter declares."""
+        seen: set[str] = set()
+        for written, name in variables_of(path, declared):
+            if not {written, name} & (seen | declared) and len(name) <= MAX_PARAMETER_NAME:
+                self._resolver.warnings.add(
+                    f"{where}: the path's {{{name}}} is not among the parameters; it is taken as text."
+                )
+                yield Input("path", name, _TEXT, {}, required=True, serialization={})
+            seen |= {written, name}
+        for name in sorted(declared - seen):
+            self._resolver.warnings.add(
+                f"{where}: parameter '{truncate(name, 100)}' has no place in the path."
+            )
+
     def _merged(self, item: JsonObject, operation: JsonObject, where: str) -> dict[tuple[str, str], Resolved]:
         merged: dict[tuple[str, str], Resolved] = {}
         for owner in (item, operation):
             listed = owner.get("parameters")
             if listed is not None and not isinstance(listed, list):
                 self._resolver.warnings.add(f"{where}: 'parameters' is not a list; it is left out.")
+            own: set[tuple[str, str]] = set()
             for raw in as_list(listed):
                 self._count()
                 resolved = self._resolver.resolved(raw, f"{where}: parameter")
@@ -119,6 +125,12 @@ class InputReader:
                             f"{where}: parameters beyond the first {MAX_PARAMETERS:,} are left out."
                         )
                         break
+                    if key in own:
+                        named = f"parameter '{truncate(key[1], 100)}'" if key[1] else "a body"
+                        self._resolver.warnings.add(
+                            f"{where}: {named} in {key[0]} stands twice in one list; the last one counts."
+                        )
+                    own.add(key)
                     merged[key] = resolved
         return merged
 
@@ -152,6 +164,7 @@ class InputReader:
             )
             return None
         if place == "header" and not self._swagger and name.lower() in _RESERVED_HEADERS:
+            self._resolver.losses.note("header parameters that OpenAPI has ignored (Accept …)", where)
             return None
         return place, name.lower() if place == "header" else name
 
@@ -159,7 +172,7 @@ class InputReader:
         parameter = resolved.value
         name = as_text(parameter["name"])
         where = f"{where}: parameter '{name}'"
-        serialization = _serialization(parameter)
+        serialization = serialization_of(parameter)
         content = parameter.get("content")
         if "schema" in parameter:
             piece = self._schemas.piece(parameter["schema"], where)
@@ -167,17 +180,19 @@ class InputReader:
             media_type, media = next(iter(content.items()))
             piece = self._schemas.piece(as_object(media).get("schema"), where)
             serialization["contentType"] = truncate(media_type, MAX_PARAMETER_NAME)
+            if len(content) > 1:
+                self._resolver.losses.note("further media types of parameters", where)
         else:
             piece = self._schemas.inline(parameter, where)
         required = place == "path" or parameter.get("required") is True
-        return Input(place, name, piece, _annotations(resolved, piece), required, serialization)
+        return Input(place, name, piece, self._annotations(resolved, piece, where), required, serialization)
 
     def _swagger_body(
         self, resolved: Resolved, operation: JsonObject, where: str
     ) -> tuple[list[Input], JsonObject]:
         required = resolved.value.get("required") is True
         piece = self._schemas.piece(resolved.value.get("schema"), f"{where}: body")
-        value = Input("body", "body", piece, _annotations(resolved, piece), required, {})
+        value = Input("body", "body", piece, self._annotations(resolved, piece, where), required, {})
         return [value], _body(self._consumed(operation) or ["application/json"], required=required)
 
     def _swagger_form(self, fields: list[JsonObject], operation: JsonObject) -> JsonObject:
@@ -200,11 +215,14 @@ class InputReader:
         if resolved is None:
             return [], None
         required = resolved.value.get("required") is True
-        content = as_object(resolved.value.get("content"))
+        content = resolved.value.get("content")
+        content = content if isinstance(content, dict) else _NO_CONTENT
         media_types = list(islice(content, _MAX_MEDIA_TYPES))
         body = _body(media_types, required=required)
         media_type = _chosen(media_types)
         media = content.get(media_type)
+        if self._has_other_schemas(content, media_type):
+            self._resolver.losses.note("the schemas of further media types of bodies", where)
         if media is None:
             self._resolver.warnings.add(f"{where}: no media type is given; any value is allowed.")
         media = as_object(media)
@@ -213,9 +231,17 @@ class InputReader:
             if fields or _takes_nothing(media.get("schema")):
                 return fields, body
         piece = self._schemas.piece(media["schema"], where) if "schema" in media else _default(media_type)
-        annotations = _annotations(resolved._replace(value=media), piece)
+        annotations = self._annotations(resolved._replace(value=media), piece, where)
         value = Input("body", "body", piece, annotations, required, {})
         return [value], body
+
+    def _has_other_schemas(self, content: JsonObject, chosen: str) -> bool:
+        found = self._other_schemas.get(id(content))
+        if found is None:
+            schemas = [as_object(media).get("schema") for media in islice(content.values(), _MAX_MEDIA_TYPES)]
+            own = as_object(content.get(chosen)).get("schema")
+            found = self._other_schemas[id(content)] = any(one != own for one in schemas)
+        return found
 
     def _fields(self, node: JsonValue, encoding: JsonValue, where: str) -> tuple[Input, ...]:
         """The fields of a form: the properties of its schema, also where that is put together by `allOf`."""
@@ -225,12 +251,17 @@ class InputReader:
             self._count(parameters)
             return fields
         properties: JsonObject = {}
-        required: set[str] = set()
-        waiting, seen, parameters = [node], 0, 0
+        required: set[JsonValue] = set()
+        only_answers: set[str] = set()
+        has_own = False
+        choices: dict[str, None] = {}
+        # Schemas, and whether they hold for sure.
+        waiting: list[tuple[JsonValue, bool]] = [(node, True)]
+        seen = parameters = 0
         is_whole = True
         while waiting and seen < _MAX_ALL_OF:
             seen += 1
-            schema = waiting.pop()
+            schema, is_certain = waiting.pop()
             if isinstance(schema, dict) and isinstance(ref := schema.get("$ref"), str):
                 target = self._resolver.target(ref)
                 if target.problem:
@@ -241,12 +272,25 @@ class InputReader:
                 schema = target.value
             if isinstance(schema, dict):
                 more = as_object(schema.get("properties"))
+                has_own = has_own or (is_certain and bool(more))
                 self._count(len(more))
                 parameters += len(more)
                 for name, field in more.items():
                     properties.setdefault(name, field)
-                required.update(name for name in as_list(schema.get("required")) if isinstance(name, str))
-                waiting.extend(reversed(as_list(schema.get("allOf"))))
+                if self._schemas.one_way is not None:
+                    only_answers |= self._schemas.one_way.names(schema)
+                if is_certain:
+                    required.update(name for name in as_list(schema.get("required")) if isinstance(name, str))
+                for word in _CHOICES:
+                    waiting.extend((one, False) for one in reversed(as_list(schema.get(word))))
+                waiting.extend((one, is_certain) for one in reversed(as_list(schema.get("allOf"))))
+                choices |= dict.fromkeys(
+                    word for word in (*_CHOICES, *_OF_FORMS) if schema.get(word) not in (None, False, [], {})
+                )
+        if not has_own:  # as a whole it shows its choices
+            return ()
+        for word in choices:
+            self._resolver.losses.note(f"'{word}' of forms", where)
         encodings = as_object(encoding)
         fields = tuple(
             Input(
@@ -255,14 +299,55 @@ class InputReader:
                 self._schemas.piece(schema, f"{where}: field '{name}'"),
                 {},
                 name in required,
-                _serialization(encodings.get(name)),
+                serialization_of(encodings.get(name)),
             )
             for name, schema in islice(properties.items(), MAX_PARAMETERS)
-            if name and len(name) <= MAX_PARAMETER_NAME
+            if name and len(name) <= MAX_PARAMETER_NAME and name not in only_answers
         )
+        if len(fields) < len(properties.keys() - only_answers):
+            self._resolver.losses.note(
+                "fields of forms, of which there are too many or whose names are too long", where
+            )
         if is_whole:  # A warning names the operation, so a form that has one is read again.
             self._forms[key] = fields, parameters
         return fields
+
+    def _annotations(self, resolved: Resolved, piece: Piece, where: str) -> JsonObject:
+        """What an operation says about a value beside its schema: its description wins, examples fill a gap."""
+        annotations: JsonObject = {}
+        if text := plain_text(resolved.description, limit=MAX_TEXT):
+            annotations["description"] = text
+        if len(resolved.description) > MAX_TEXT:
+            self._resolver.losses.note(f"descriptions of inputs beyond {MAX_TEXT:,} characters", where)
+        if resolved.value.get("deprecated") is True:
+            annotations["deprecated"] = True
+        given = self._examples(resolved.value, where)
+        examples: list[JsonValue] = []
+        if "examples" not in piece.schema:
+            examples = [one for one in given[:MAX_EXAMPLES] if small(one) is not None]
+        if len(examples) < len(given):
+            self._resolver.losses.note(
+                "examples of inputs that are long, many, or beside those of the schema", where
+            )
+        if examples:
+            is_text = piece.schema.get("type") == "string"
+            annotations["examples"] = as_written(examples) if is_text else examples
+        return annotations
+
+    def _examples(self, source: JsonObject, where: str) -> list[JsonValue]:
+        """The values of `example`, else of the named `examples`, also of those behind a reference."""
+        if source.get("example") is not None:
+            return [source["example"]]
+        found: list[JsonValue] = []
+        named = source.get("examples")
+        for one in islice(named.values(), MAX_EXAMPLES + 1) if isinstance(named, dict) else ():
+            resolved = self._resolver.resolved(one, f"{where}: an example")
+            value = resolved.value.get("value") if resolved else None
+            if value is not None:
+                found.append(value)
+            elif resolved and "externalValue" in resolved.value:
+                self._resolver.losses.note("examples that stand outside the document", where)
+        return found
 
 
 def is_json(media_type: str) -> bool:
@@ -307,33 +392,3 @@ def _takes_nothing(schema: JsonValue) -> bool:
     """Whether a form has no fields and says so, as generators write it for operations without a body."""
     written = as_object(schema)
     return written.get("additionalProperties") is False and not written.get("properties")
-
-
-def _serialization(source: JsonValue) -> JsonObject:
-    written = as_object(source)
-    return {
-        key: truncate(value, MAX_PARAMETER_NAME) if isinstance(value, str) else value
-        for key, kind in _SERIALIZATION.items()
-        if isinstance(value := written.get(key), kind)
-    }
-
-
-def _annotations(resolved: Resolved, piece: Piece) -> JsonObject:
-    """What an operation says about a value beside its schema: its description wins, examples fill a gap."""
-    annotations: JsonObject = {}
-    if text := plain_text(resolved.description, limit=MAX_TEXT):
-        annotations["description"] = text
-    if resolved.value.get("deprecated") is True:
-        annotations["deprecated"] = True
-    if "examples" not in piece.schema and (examples := list(_examples(resolved.value))):
-        annotations["examples"] = as_written(examples) if piece.schema.get("type") == "string" else examples
-    return annotations
-
-
-def _examples(source: JsonObject) -> Iterator[JsonValue]:
-    if (example := small(source.get("example"))) is not None:
-        yield example
-    elif isinstance(named := source.get("examples"), dict):
-        for one in list(named.values())[:3]:
-            if isinstance(one, dict) and (example := small(one.get("value"))) is not None:
-                yield example

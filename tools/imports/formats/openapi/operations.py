@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from tools.imports.formats.json_schema import Schemas, json_size
+from tools.imports.formats.json_schema import Schemas
 from tools.imports.formats.names import property_names
-from tools.imports.formats.openapi.inputs import Input, InputReader, Inputs, is_json
+from tools.imports.formats.openapi.inputs import InputReader, Inputs, is_json
+from tools.imports.formats.openapi.parameters import Input
 from tools.imports.formats.references import RefResolver
 from tools.imports.formats.schema_budget import Part, SchemaBudget
+from tools.imports.formats.schema_values import json_size
 from tools.imports.formats.specs import EndpointSpec, JsonObject, JsonValue, as_list, as_object
-from tools.imports.formats.texts import as_text, one_line, plain_text, truncate
+from tools.imports.formats.texts import as_text, cut_text, one_line, truncate
 
 MAX_INPUT_BYTES = 32 * 1024
 MAX_OUTPUT_BYTES = 16 * 1024
@@ -27,12 +29,16 @@ MAX_OUTPUT_BYTES = 16 * 1024
 MAX_TOOLS_BYTES = 64 * 1024 * 1024
 SHARES = (1, 4, 16)
 MAX_TITLE = 300
-MAX_DESCRIPTION = 8_000
 _MAX_WORD = 200
 _MAX_WORDS = 50
 _MAX_SERVERS = 10
 _NAMED_IN_WARNING = 5
 _NULL_SIZE = len("null")
+# What an operation may have, of 2.0 and 3.x.
+_FIELDS = frozenset(
+    ("tags", "summary", "description", "externalDocs", "operationId", "parameters", "requestBody", "responses", "callbacks",
+     "deprecated", "security", "servers", "consumes", "produces", "schemes")
+)  # fmt: skip
 # The order decides which place keeps the plain name when two use one name.
 _PLACES = ("path", "query", "header", "cookie", "form", "body")
 _SUCCESS = re.compile(r"2(?:[0-9][0-9]|XX)", re.IGNORECASE)
@@ -67,14 +73,17 @@ class _Parameters(NamedTuple):
 class OperationReader:
     """Reads one document's operations, and collects warnings that are given once for many of them."""
 
-    def __init__(self, resolver: RefResolver, *, swagger: bool, share: int) -> None:
+    def __init__(self, resolver: RefResolver, *, swagger: bool, share: int, max_description: int) -> None:
         """`share`: which part of the limits a tool's schemas may take, 1 for all, 4 for a quarter."""
         self._resolver = resolver
+        self._max_description = max_description
         self._swagger = swagger
-        self._schemas = Schemas(resolver)
-        self._inputs = InputReader(resolver, self._schemas, swagger=swagger)
-        self._inputs_budget = SchemaBudget(self._schemas, MAX_INPUT_BYTES // share)
-        self._output_budget = SchemaBudget(self._schemas, MAX_OUTPUT_BYTES // share)
+        # A field that only one side sends is not the other's; most documents have none, and one conversion of their schemas.
+        requests = Schemas(resolver, without="readOnly")
+        self._answers = Schemas(resolver, without="writeOnly") if resolver.marks else requests
+        self._inputs = InputReader(resolver, requests, swagger=swagger)
+        self._inputs_budget = SchemaBudget(requests, MAX_INPUT_BYTES // share)
+        self._output_budget = SchemaBudget(self._answers, MAX_OUTPUT_BYTES // share)
         # Keyed by the identity of nodes of the document, which outlive this object.
         self._servers: dict[int, list[str]] = {}
         self._securities: dict[int, list[list[str]]] = {}
@@ -118,7 +127,13 @@ class OperationReader:
         """The spec of an operation under the name `name`."""
         operation = raw.operation
         summary = operation.get("summary", raw.item.get("summary"))
-        description = join_summary(summary, operation.get("description", raw.item.get("description")))
+        written = operation.get("description", raw.item.get("description"))
+        description, is_cut = join_summary(summary, written, limit=self._max_description)
+        if is_cut:
+            self._resolver.warnings.add(cut_warning(raw.key, written, self._max_description))
+        for field in operation:
+            if field not in _FIELDS and not field.startswith("x-"):
+                self._resolver.losses.note(f"'{truncate(field, 50)}' of operations", raw.key)
         if not description:
             self._without_text.append(raw.key)
         parameters = self._parameters(self._inputs.inputs(raw.path, raw.item, operation, raw.key))
@@ -177,7 +192,7 @@ class OperationReader:
             node = self._answer_schema(resolved.value) if resolved else None
             if node is not None:
                 fitted = self._output_budget.fit_schema(
-                    self._schemas.piece(node, f"{where}: answer {status}")
+                    self._answers.piece(node, f"{where}: answer {status}")
                 )
                 return fitted.schema or None, fitted.shortened
         return None, False
@@ -274,16 +289,27 @@ def _server_url(server: JsonValue) -> str:
     return truncate(_VARIABLE.sub(default, as_text(server.get("url"))[:2_000]), 2_000)
 
 
-def join_summary(summary: JsonValue, description: JsonValue) -> str:
-    """Summary and description in one text, unless one only repeats the other; empty if there is neither."""
-    summary = plain_text(summary, limit=MAX_DESCRIPTION)
-    text = plain_text(description, limit=MAX_DESCRIPTION)
-    if not summary or not text:
-        return summary or text
-    short, long = summary.casefold().rstrip("."), text.casefold().rstrip(".")
+def join_summary(summary: JsonValue, description: JsonValue, *, limit: int) -> tuple[str, bool]:
+    """Summary and description in one text, unless one only repeats the other (empty if there is neither); and whether it is cut."""
+    first, is_first_cut = cut_text(summary, limit=limit)
+    text, is_cut = cut_text(description, limit=limit)
+    is_cut = is_cut or is_first_cut
+    if not first or not text:
+        return first or text, is_cut
+    short, long = first.casefold().rstrip("."), text.casefold().rstrip(".")
     if long.startswith(short):
-        return text
-    return summary if short.startswith(long) else truncate(f"{summary}\n\n{text}", MAX_DESCRIPTION)
+        return text, is_cut
+    if short.startswith(long):
+        return first, is_cut
+    both = f"{first}\n\n{text}"
+    return truncate(both, limit), is_cut or len(both) > limit
+
+
+def cut_warning(name: str, description: JsonValue, limit: int) -> str:
+    return (
+        f"{truncate(name, 200)}: its description has {len(as_text(description)):,} characters; the first {limit:,} are kept "
+        "(DESCRIPTION_MAX_CHARACTERS)."
+    )
 
 
 def _words(value: JsonValue) -> list[str]:
