@@ -15,4 +15,4 @@ RUN python -m embeddings.providers.onnx_model build
 
 USER portal
 EXPOSE 8000
-CMD ["python", "-m", "gunicorn", "portal.wsgi", "-c", "portal/gunicorn.py"]
+CMD ["python", "-m", "portal.proxy"]

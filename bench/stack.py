@@ -90,7 +90,8 @@ class Stack:
                 if connection.getresponse().status == 200:
                     return
             except OSError:
-                time.sleep(0.1)
+                pass
+            time.sleep(0.1)
         raise RuntimeError(f"nothing answers on port {port}")
 
     def await_ready(self, tenant: str) -> None:
@@ -115,7 +116,7 @@ class Client:
             self._connection.request(method, path, data, sent)
             response = self._connection.getresponse()
         except (http.client.HTTPException, OSError):
-            # gunicorn's sync workers close after each answer; a closed connection is opened again.
+            # The server may have closed it meanwhile; a closed connection is opened again.
             self._connection.close()
             self._connection.request(method, path, data, sent)
             response = self._connection.getresponse()

@@ -1,5 +1,8 @@
 """Gunicorn's settings: prefork `sync` workers, one a core and two at least, because a search is one core's work from start to end.
 
+They answer the proxy (portal/proxy), which starts them on a Unix socket and hands them whole requests. Alone they would wait for
+every client that is slow to send or to read.
+
 The application is imported once, before the fork; database pools, the model's session and all threads are made after
 it, in each worker.
 """
@@ -22,6 +25,9 @@ bind = f"{settings.HOST}:{settings.PORT}"
 workers = settings.WEB_CONCURRENCY
 worker_class = "sync"
 preload_app = True
+# On a Unix socket gunicorn trusts these of its peer; ours passes on what clients send.
+forwarder_headers = ""
+secure_scheme_headers: dict[str, str] = {}
 # An upload of 20 MB is parsed within a minute, and an MCP server that a page asks may need its own time before.
 timeout = 60 + int(settings.MCP_SECONDS)
 graceful_timeout = 5

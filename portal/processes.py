@@ -29,7 +29,7 @@ class Process:
 PREPARE = Process("migrate", ("python", "-m", "portal.ops.prepare"), role="admin")
 # In the order of their stages: the web stops first, so that nothing new comes in.
 PROCESSES = (
-    Process("web", ("python", "-m", "gunicorn", "portal.wsgi", "-c", "portal/gunicorn.py"), role="app"),
+    Process("web", ("python", "-m", "portal.proxy"), role="app"),
     Process(
         "embeddings",
         (*CELERY, "worker", "-Q", "embeddings", "-P", "solo", "-n", "embeddings@%h", *QUIET),

@@ -189,6 +189,8 @@ MCP_SECONDS = env.number("MCP_SECONDS", 60, low=1, high=600,
 env.section("Requests")
 DATA_UPLOAD_MAX_MEMORY_SIZE = env.integer("REQUEST_MAX_BYTES", 1_000_000, low=10_000, high=100_000_000,
     meaning="Bytes of a request's body, at most, documents apart.")
+TRUSTED_PROXIES = env.integer("TRUSTED_PROXIES", 0, low=0, high=10,
+    meaning="Proxies before the portal that append to X-Forwarded-For; wrong passwords are counted by the address they give (S7).")
 # fmt: on
 
 # --- Django ---------------------------------------------------------------------------------------------------------
@@ -227,6 +229,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "portal.http.bodies.BodyLimitMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "portal.tenancy.middleware.TenantMiddleware",
@@ -305,21 +308,15 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 60,
 }
 CELERY_TASK_PUBLISH_RETRY = False
+# fmt: off
 CELERY_BEAT_SCHEDULE = {
-    "reconcile-embeddings": {
-        "task": "embeddings.tasks.reconcile",
-        "schedule": EMBEDDING_RECONCILE_SECONDS,
-        "options": {"expires": 240},
-    },
-    "prune-idempotency-keys": {
-        "task": "portal.ops.tasks.prune_idempotency_keys",
-        "schedule": 3600,
-        "options": {"expires": 3000},
-    },
+    "reconcile-embeddings": {"task": "embeddings.tasks.reconcile", "schedule": EMBEDDING_RECONCILE_SECONDS, "options": {"expires": 240}},
+    "prune-idempotency-keys": {"task": "portal.ops.tasks.prune_idempotency_keys", "schedule": 3600, "options": {"expires": 3000}},
     "start-due-syncs": {"task": "tools.tasks.start_due_syncs", "schedule": 60, "options": {"expires": 50}},
     "prune-jobs": {"task": "portal.ops.tasks.prune_jobs", "schedule": 86_400, "options": {"expires": 80_000}},
     "prune-syncs": {"task": "tools.tasks.prune_syncs", "schedule": 86_400, "options": {"expires": 80_000}},
 }
+# fmt: on
 
 # --- API ------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
@@ -387,6 +384,7 @@ MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
 ]
+AUTHENTICATION_BACKENDS = ["portal.http.sign_in.ThrottledBackend"]
 
 LOGGING = {
     "version": 1,

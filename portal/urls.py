@@ -7,11 +7,13 @@ from django.urls import include, path
 
 from portal.ops import health, prometheus
 from tools.api.schema.views import docs_page, schema
+from tools.web.shell.session import admin_login
 
 urlpatterns = [
     path("livez", health.livez),
     path("readyz", health.readyz),
     path("metrics", prometheus.metrics),
+    path("admin/login/", admin_login),
     path("admin/", admin.site.urls),
     path("api/v1/", include("tools.api.urls")),
     path("api/v1/schema", schema),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from django.core.wsgi import get_wsgi_application
 
@@ -10,4 +11,13 @@ from portal.http import bulkhead  # noqa: F401 - before the workers are forked, 
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
-application = get_wsgi_application()
+_django = get_wsgi_application()
+
+
+def application(environ: dict[str, Any], start_response: Any) -> Any:
+    """Django, which may answer without having read the body. It is read to its end here: the socket would else be closed with
+    bytes in it, which takes the answer from the proxy. They are bounded, and have arrived already."""
+    answer = _django(environ, start_response)
+    while environ["wsgi.input"].read(65_536):
+        pass
+    return answer

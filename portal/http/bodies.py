@@ -1,7 +1,8 @@
 """The bodies of requests: how large one may be, and which characters it may hold.
 
-One rule for all of the API's JSON and for every value that a service is about to store. Documents of imports have
-a rule of their own, which repairs instead of refusing (tools/imports/formats/texts.py).
+One rule of size for all routes, which holds before a body is read: `BodyLimitMiddleware`. One of characters for all of the
+API's JSON and for every value that a service is about to store; documents of imports have a rule of their own, which repairs
+instead of refusing (tools/imports/formats/texts.py).
 """
 
 from __future__ import annotations
@@ -9,18 +10,24 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.http import HttpRequest, HttpResponse
+from django.urls import Resolver404, resolve
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser, MultiPartParser
 
-from portal.http.problems import Problem
+from portal.http.authentication import authenticate_key
+from portal.http.problems import Problem, problem_answer
 
 MAX_DEPTH = 100
 # A document comes in a form, whose own lines and fields take some room.
 _FORM_BYTES = 100_000
+# The proxy's question and its answer (portal/proxy/workers.py).
+LENGTH_HEADER, LIMIT_HEADER = "X-Body-Length", "X-Body-Limit"
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -65,15 +72,59 @@ class JsonBody(JSONParser):
 
 
 class DocumentForm(MultiPartParser):
-    """A form with one document, of at most DOCUMENT_MAX_BYTES; what is longer is not even received."""
+    """A form with one document. A view with this parser may be sent DOCUMENT_MAX_BYTES by callers with a key."""
 
-    def parse(
-        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
-    ) -> Any:
-        length = parser_context["request"].META.get("CONTENT_LENGTH") if parser_context else None
-        if int(length or 0) > settings.DOCUMENT_MAX_BYTES + _FORM_BYTES:
-            raise too_large(settings.DOCUMENT_MAX_BYTES)
-        return super().parse(stream, media_type, parser_context)
+
+class BodyLimitMiddleware:
+    """Refuses a request by the length of its body, before that is read: the route's bound, and for what is longer than
+    REQUEST_MAX_BYTES a visitor who has signed in, or a key.
+
+    The proxy asks with X-Body-Length before it receives more than REQUEST_MAX_BYTES, and gets the bound or the refusal. So the
+    right to send a large body is checked here alone, by declared lengths and by those that grow while they are read.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        asked = request.headers.get(LENGTH_HEADER, "")
+        length = int(asked) if asked.isdecimal() else int(request.META.get("CONTENT_LENGTH") or 0)
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        if length > limit and takes_document(request):
+            limit = settings.DOCUMENT_MAX_BYTES + _FORM_BYTES
+        is_api = request.path.startswith("/api/")
+        try:
+            if length > limit:
+                raise too_large(settings.DOCUMENT_MAX_BYTES if takes_document(request) else limit)
+            if length > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+                _require_known_sender(request, is_api=is_api)
+        except Problem as problem:
+            if is_api:
+                return problem_answer(problem, request)
+            raise RequestDataTooBig(str(problem.detail)) from None
+        if asked:
+            return HttpResponse(status=204, headers={LIMIT_HEADER: str(limit)})
+        return self.get_response(request)
+
+
+def takes_document(request: HttpRequest) -> bool:
+    """Whether a document may be sent there: to a POST of a view with DocumentForm, or of a page that says so."""
+    try:
+        view: Any = resolve(request.path_info).func
+    except Resolver404:
+        return False
+    parsers = getattr(getattr(view, "cls", None), "parser_classes", ())
+    return request.method == "POST" and (DocumentForm in parsers or getattr(view, "takes_document", False))
+
+
+def _require_known_sender(request: HttpRequest, *, is_api: bool) -> None:
+    """Raises Problem 401, or PermissionDenied of a page."""
+    if is_api:
+        authenticate_key(request.headers.get("Authorization", ""))
+    elif not request.user.is_authenticated:
+        raise PermissionDenied(
+            "Your session has ended, and the file was not received. Go back to the form, sign in in another tab, and send it again."
+        )
 
 
 def too_large(limit: int) -> Problem:

@@ -128,6 +128,12 @@ for _unavailable in _UNAVAILABLE:
 register_problem(TooBusy, 503, members=lambda _: {"headers": {"Retry-After": str(RETRY_SECONDS)}})
 
 
+def problem_answer(problem: Problem, request: HttpRequest) -> JsonResponse:
+    """The answer of code that runs before any view of DRF."""
+    body = problem.as_dict(**_place(request))
+    return JsonResponse(body, status=problem.status_code, content_type=MEDIA_TYPE, headers=problem.headers)
+
+
 def _place(request: Request | HttpRequest) -> dict[str, str]:
     return {"instance": request.path, "request_id": request_id(request)}
 

@@ -50,7 +50,7 @@ class Counter:
         if time.monotonic() < self._closed_until:
             return None
         try:
-            count, left = _counting(settings.CACHE_URL)(
+            count, left = script(settings.CACHE_URL, _COUNT)(
                 keys=[f"portal:rate:{key_id}"], args=[WINDOW_SECONDS * 1000]
             )
         except redis.RedisError as error:
@@ -66,16 +66,16 @@ class Counter:
             self._closed_until = now + self.PAUSE_SECONDS
 
 
-@functools.lru_cache(maxsize=1)
-def _counting(url: str) -> Any:
-    """The script that counts, in the server at this URL."""
+@functools.lru_cache
+def script(url: str, source: str) -> Any:
+    """A script in Lua that runs in the cache's server at this URL, which has a second to answer."""
     client = redis.Redis.from_url(
         url,
         socket_timeout=TIMEOUT_SECONDS,
         socket_connect_timeout=TIMEOUT_SECONDS,
         retry=Retry(NoBackoff(), 0),
     )
-    return client.register_script(_COUNT)
+    return client.register_script(source)
 
 
 counter = Counter()

@@ -45,7 +45,12 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 def member_page(
-    methods: str, role: str = Role.VIEWER, *, calls_external: bool = False, has_text: bool = False
+    methods: str,
+    role: str = Role.VIEWER,
+    *,
+    calls_external: bool = False,
+    has_text: bool = False,
+    takes_document: bool = False,
 ) -> Callable[[TenantView[P]], View[P]]:
     """Opens the view to these methods ("GET POST") of members of at least `role`. Anonymous visitors go to the login, users
     without a tenant get a 403.
@@ -54,6 +59,8 @@ def member_page(
 
     A view that `calls_external` runs in no transaction, and opens a tenant_context where it needs the database. Its POST holds
     a place in the bulkhead, and answers 503 where there is none.
+
+    A view that `takes_document` may be sent DOCUMENT_MAX_BYTES by those who have signed in (portal/http/bodies.py).
     """
 
     def decorate(view: TenantView[P]) -> View[P]:
@@ -81,6 +88,7 @@ def member_page(
             return answer
 
         vars(guarded)["calls_external"] = calls_external  # TenantMiddleware reads it
+        vars(guarded)["takes_document"] = takes_document
         return guarded
 
     return decorate

@@ -61,7 +61,10 @@ def _own_sentence(exception: Exception | None, otherwise: str) -> str:
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     too_large = type(exception).__name__ in {"RequestDataTooBig", "TooManyFieldsSent", "TooManyFilesSent"}
     text = (
-        f"The form is larger than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE / 1_000_000:g} MB. Upload large documents as a file."
+        _own_sentence(
+            exception,
+            f"The form is larger than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE / 1_000_000:g} MB. Upload large documents as a file.",
+        )
         if too_large
         else "The browser sent something that this page does not understand. Go back and try again."
     )

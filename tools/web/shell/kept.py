@@ -17,6 +17,8 @@ FIELD = "kept"
 _OF_THE_PAGE = {"csrfmiddlewaretoken", "next", "version", "seen", FIELD}
 # A form encodes a byte of JSON in up to three.
 _ENCODED = 3
+# What the login's form holds besides.
+_OTHER_FIELDS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ def kept_of(request: HttpRequest) -> Kept:
         for value in values
     ]
     kept = Kept(request.get_full_path(), fields)
-    if _ENCODED * len(str(kept).encode(errors="replace")) < settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+    length = _ENCODED * len(str(kept).encode(errors="replace")) + _OTHER_FIELDS
+    if length < settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         return kept
     return Kept(kept.address, [], is_whole=False)
 

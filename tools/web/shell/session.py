@@ -9,12 +9,15 @@ from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.contrib.auth.models import User
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LoginView, LogoutView, redirect_to_login
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
+from portal.http.sign_in import Attempt, SignInRefused
 from portal.tenancy.middleware import SESSION_KEY
 from tools.web.shell.access import TenantRequest, member_page
 from tools.web.shell.addresses import next_url
@@ -36,6 +39,15 @@ class _Login(LoginView):
             return _offer(request, kept)
         return super().dispatch(request, *args, **kwargs)
 
+    def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        try:
+            return super().post(request, *args, **kwargs)
+        except SignInRefused as error:
+            # An unbound form: a bound one would try the password again.
+            form = AuthenticationForm(request, initial={"username": request.POST.get("username", "")})
+            context = self.get_context_data(form=form, refused=str(error))
+            return _with_retry(self.render_to_response(context, status=error.status), error)
+
     def get_redirect_url(self, *args: object, **kwargs: object) -> str:
         wanted = next_url(self.request, "")
         # Whoever is signed in already would be led here again and again.
@@ -50,20 +62,35 @@ class _Login(LoginView):
         return _offer(self.request, kept) if kept else answer
 
 
+def _with_retry(answer: HttpResponse, error: SignInRefused) -> HttpResponse:
+    answer["Retry-After"] = str(error.retry_after)
+    return answer
+
+
 def _offer(request: HttpRequest, kept: Kept) -> HttpResponse:
     """What was typed before the login, and the button that sends it."""
     return render(request, "registration/send_again.html", {"kept": kept, "next": next_url(request, "/")})
 
 
 login = _Login.as_view()
+
+
+def admin_login(request: HttpRequest) -> HttpResponse:
+    """The admin's login is the portal's. Whoever has signed in already is told why they were led here."""
+    if request.user.is_authenticated:
+        raise PermissionDenied("Your account may not use the administration.")
+    return redirect_to_login(next_url(request, reverse("admin:index")))
+
+
 logout = LogoutView.as_view()
 
 
 class _PasswordForm(PasswordChangeForm):
-    """The old password and twice the new one."""
+    """The old password and twice the new one. Checking the old one raises SignInRefused: it is counted as a sign-in."""
 
-    def __init__(self, user: User, data: QueryDict | None) -> None:
+    def __init__(self, user: User, data: QueryDict | None, request: HttpRequest) -> None:
         super().__init__(user, data)
+        self._request = request
         self.fields["old_password"].label = "Present password"
         self.fields["new_password1"].help_text = "At least 12 characters."
         self.fields["new_password2"].label = "New password again"
@@ -71,14 +98,25 @@ class _PasswordForm(PasswordChangeForm):
         for field in self.fields.values():
             field.widget.attrs["class"] = "form-control"
 
+    def clean_old_password(self) -> str:
+        attempt = Attempt(self.user.get_username(), self._request)
+        password = super().clean_old_password()
+        attempt.succeeded()
+        return password
+
 
 @sensitive_post_parameters()
 @member_page("GET POST")
 def change_password(request: TenantRequest) -> HttpResponse:
     """A person's own password. Their other sessions end."""
     user = cast(User, request.user)
-    form = _PasswordForm(user, request.POST if request.method == "POST" else None)
-    if form.is_valid():
+    form = _PasswordForm(user, request.POST if request.method == "POST" else None, request)
+    try:
+        is_valid = form.is_valid()
+    except SignInRefused as error:
+        unbound = {"form": _PasswordForm(user, None, request), "refused": str(error)}
+        return _with_retry(render(request, "registration/password.html", unbound, status=error.status), error)
+    if is_valid:
         form.save()
         update_session_auth_hash(request, user)
         messages.success(request, "Your password was changed. Your other sessions have ended.")

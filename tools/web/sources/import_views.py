@@ -31,7 +31,7 @@ from tools.web.shell.access import TenantRequest, actor, member_page, render_par
 from tools.web.sources.forms import ImportForm
 
 
-@member_page("GET POST", Role.OPERATOR, calls_external=True, has_text=True)
+@member_page("GET POST", Role.OPERATOR, calls_external=True, has_text=True, takes_document=True)
 def import_page(request: TenantRequest) -> HttpResponse:
     """The form with its two buttons. htmx swaps only `#report`, so that the form keeps a chosen file."""
     with tenant_context(request.member.tenant_id):
