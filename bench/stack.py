@@ -84,13 +84,15 @@ class Stack:
     def await_port(self, port: int) -> None:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
             try:
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
                 connection.request("GET", "/livez")
                 if connection.getresponse().status == 200:
                     return
             except OSError:
                 pass
+            finally:
+                connection.close()
             time.sleep(0.1)
         raise RuntimeError(f"nothing answers on port {port}")
 
@@ -105,6 +107,9 @@ class Client:
     def __init__(self, port: int, key: str) -> None:
         self.port, self.key = port, key
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def __del__(self) -> None:
+        self._connection.close()
 
     def call(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None

@@ -6,12 +6,15 @@ import os
 from typing import Any
 
 from django.core.wsgi import get_wsgi_application
+from django.urls import get_resolver
 
 from portal.http import bulkhead  # noqa: F401 - before the workers are forked, who share its file
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 _django = get_wsgi_application()
+# Imports every view now, once for all workers; the first request of each would wait for it.
+_ = get_resolver().url_patterns
 
 
 def application(environ: dict[str, Any], start_response: Any) -> Any:

@@ -31,7 +31,7 @@ _SLOW = "The body came too slowly. Nothing was done."
 
 
 class Refused(Exception):
-    """The request is answered without its whole body having been read, and the connection ends."""
+    """The request is answered without its whole body having been read."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -155,7 +155,7 @@ class Client:
             text = json.dumps({"type": "about:blank", "title": phrase, "status": status, "detail": sentence})
         with Buffer() as body:
             body.write(text.encode())
-            headers = [(b"content-type", kind.encode()), (b"connection", b"close")]
+            headers = [(b"content-type", kind.encode())]
             is_head = request is not None and request.method == b"HEAD"
             await self._send(Answer(status, phrase.encode(), headers), body, is_head=is_head)
 

@@ -49,7 +49,7 @@ def running_portal(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: 
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         with portal.process(
-            "-m", "gunicorn", "portal.wsgi", "-c", "portal/gunicorn.py",
+            "-m", "portal.proxy",
             role="app", env={"HOST": "127.0.0.1", "PORT": str(port), "WEB_CONCURRENCY": "1"},
         ):  # fmt: skip
             portal.tenant_id = portal.rows("SELECT id FROM tenancy_tenant")[0]["id"]

@@ -1,0 +1,174 @@
+"""S7: how often a password may be tried, by account, by address and by both, at every place that asks for one.
+
+How to see these fail: with ModelBackend in AUTHENTICATION_BACKENDS; with GET before INCR in two steps instead of the script fifty
+threads try more than five passwords; with `return 0` for the error of a dead cache anybody may try for ever.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.http import HttpRequest
+from django.test import Client, RequestFactory
+from django.urls import reverse
+
+from portal.http import sign_in
+from portal.http.sign_in import OF_ACCOUNT, OF_ADDRESS, OF_BOTH, Attempt, SignInRefused, client_network
+from portal.proxy.turns import PATHS
+from portal.tenancy.models import Membership, Role, Tenant
+
+pytestmark = pytest.mark.django_db
+
+PASSWORD = "correct horse battery"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def address() -> str:
+    """Nobody has tried a password from there."""
+    return f"2001:db8:{uuid.uuid4().hex[:4]}:{next(_numbers):x}::1"
+
+
+@pytest.fixture
+def person(tenant: Tenant) -> Any:
+    user = get_user_model().objects.create_user(f"olga-{uuid.uuid4().hex[:8]}", password=PASSWORD)
+    Membership.objects.create(user=user, role=Role.ADMIN)
+    return user
+
+
+def from_address(address: str) -> HttpRequest:
+    return RequestFactory().post("/login/", headers={"X-Forwarded-For": address})
+
+
+def try_password(name: str, password: str, address: str, client: Client | None = None) -> Any:
+    form = {"username": name, "password": password}
+    return (client or Client()).post("/login/", form, headers={"X-Forwarded-For": address})
+
+
+def test_the_sixth_wrong_password_is_not_looked_at_and_neither_is_the_right_one_after_it_S7(
+    person: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(OF_BOTH):
+        answer = try_password(person.username, "wrong", address)
+        assert answer.status_code == 200
+        assert "The user name or the password is wrong" in answer.content.decode()
+    answer = try_password(person.username, PASSWORD, address)
+    assert answer.status_code == 429
+    assert 0 < int(answer["Retry-After"]) <= 900
+    assert "There were too many wrong passwords. Try again in 15 minutes." in answer.content.decode()
+    assert person.username in answer.content.decode()
+    # From elsewhere, and for an account that does not exist, it is as before.
+    assert try_password(person.username, PASSWORD, "192.0.2.77").status_code == 302
+    assert try_password("nobody-at-all", "wrong", address).status_code == 200
+
+
+def test_an_account_that_does_not_exist_is_refused_in_the_same_words_S7(address: str) -> None:
+    for _ in range(OF_BOTH):
+        assert try_password("nobody", "wrong", address).status_code == 200
+    assert try_password("NOBODY", "wrong", address).status_code == 429
+
+
+def test_a_right_password_begins_the_count_anew_S7(person: Any, address: str) -> None:
+    for _ in range(3):
+        for _ in range(OF_BOTH - 1):
+            try_password(person.username, "wrong", address)
+        assert try_password(person.username, PASSWORD, address).status_code == 302
+
+
+def test_an_address_and_an_account_have_bounds_of_their_own_S7(address: str) -> None:
+    for number in range(OF_ADDRESS):
+        Attempt(f"account-{number}", from_address(address))
+    with pytest.raises(SignInRefused):
+        Attempt("another", from_address(address))
+    name = f"victim-{uuid.uuid4()}"
+    for number in range(OF_ACCOUNT):
+        Attempt(name, from_address(f"198.51.100.{number}"))
+    with pytest.raises(SignInRefused):
+        Attempt(name, from_address("198.51.100.200"))
+
+
+def test_of_fifty_attempts_at_the_same_moment_exactly_five_pass_S7(address: str) -> None:
+    together = threading.Barrier(50)
+
+    def attempt(_: int) -> bool:
+        together.wait()
+        try:
+            Attempt("victim", from_address(address))
+        except SignInRefused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(50) as pool:
+        assert sum(pool.map(attempt, range(50))) == OF_BOTH
+
+
+@pytest.fixture
+def dead_cache(settings: Any) -> Iterator[None]:
+    settings.CACHE_URL = "redis://127.0.0.1:1/0"
+    yield
+    sign_in.script.cache_clear()
+
+
+def test_without_the_cache_nobody_may_try_a_password_S7(person: Any, address: str, dead_cache: None) -> None:
+    answer = try_password(person.username, PASSWORD, address)
+    assert answer.status_code == 503
+    assert "Signing in is not possible just now" in answer.content.decode()
+
+
+def test_the_present_password_of_a_session_is_guessed_no_more_often_S7(person: Any, address: str) -> None:
+    client = Client()
+    client.force_login(person)
+    form = {
+        "old_password": "wrong",
+        "new_password1": "a new long password",
+        "new_password2": "a new long password",
+    }
+    for _ in range(OF_BOTH):
+        answer = client.post("/password/", form, headers={"X-Forwarded-For": address})
+        assert answer.status_code == 422
+    answer = client.post("/password/", form, headers={"X-Forwarded-For": address})
+    assert answer.status_code == 429
+    assert "Your password was not changed." in answer.content.decode()
+
+
+def test_the_admins_login_is_the_portals_S7(person: Any) -> None:
+    answer = Client().get("/admin/login/?next=/admin/tools/tool/")
+    assert (answer.status_code, answer["Location"]) == (302, "/login/?next=/admin/tools/tool/")
+    answer = Client().post("/admin/login/", {"username": "x", "password": "y"})
+    assert answer.status_code == 302
+    client = Client()
+    client.force_login(person)
+    answer = client.get("/admin/", follow=True)
+    assert answer.status_code == 403
+    assert "Your account may not use the administration." in answer.content.decode()
+
+
+def test_every_page_that_asks_for_a_password_waits_for_its_turn_S7() -> None:
+    assert {reverse("login"), reverse("password")} == PATHS
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "proxies", "expected"),
+    [
+        ("192.0.2.1", 0, "192.0.2.1"),
+        ("8.8.8.8, 192.0.2.1", 0, "192.0.2.1"),
+        ("8.8.8.8, 192.0.2.1, 10.0.0.1", 1, "192.0.2.1"),
+        ("192.0.2.1", 3, "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", 0, "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.1", 0, "192.0.2.1"),
+        ("", 0, "127.0.0.1"),
+        ("unknown", 0, "unknown"),
+    ],
+)
+def test_the_address_is_the_one_that_a_trusted_proxy_gives_S7(
+    forwarded: str, proxies: int, expected: str, settings: Any
+) -> None:
+    settings.TRUSTED_PROXIES = proxies
+    assert client_network(from_address(forwarded)) == expected
