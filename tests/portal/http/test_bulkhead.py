@@ -121,6 +121,7 @@ def test_while_an_import_waits_for_a_stranger_the_web_answers_and_a_second_one_i
         health = http.client.HTTPConnection("127.0.0.1", portal.port, timeout=30)
         health.request("GET", "/livez")
         assert health.getresponse().status == 200
+        health.close()
         assert first == []  # all that was answered while it still waited
         silent.hang_up()
         thread.join()
