@@ -84,6 +84,7 @@ schemathesis: $(VENV)/.dev $(VENV)/.model ## send at least 5,000 generated reque
 bench: $(VENV)/.dev $(VENV)/.model $(TORCH_VENV)/.made ## measure latency and throughput into bench/results/
 	@$(BIN)/python -m bench.latency
 	@$(BIN)/python -m bench.queue
+	@$(BIN)/python -m bench.writes
 	@$(BIN)/python -m bench.imports
 	@$(BIN)/python -m bench.bombs
 	@HF_HUB_OFFLINE=1 $(TORCH_BIN)/python -m bench.runtimes

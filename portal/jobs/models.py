@@ -328,7 +328,7 @@ class Job(TenantModel):
 class JobFailure(TenantModel):
     """An item that failed in a job, with its error; `retried_at` is set while it is tried again."""
 
-    job = TenantForeignKey(Job, on_delete=models.CASCADE, related_name="failures")
+    job = TenantForeignKey(Job, on_delete=models.CASCADE, related_name="failures", db_index=False)
     item_id = models.UUIDField()
     label = models.CharField(max_length=LABEL_LENGTH)
     error = models.CharField(max_length=ERROR_LENGTH)
@@ -337,7 +337,6 @@ class JobFailure(TenantModel):
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             models.UniqueConstraint(fields=["tenant", "job", "item_id"], name="job_failure_once"),
             CompositeForeignKey(
                 column="job_id", table="jobs_job", name="job_failure_job", on_delete="CASCADE"

@@ -47,15 +47,21 @@ class TenantModel(models.Model):
     """A row of one tenant. `tenant` defaults to the current one; `id` is a UUID, so it tells nothing of others."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    # Without an index of its own: each table has others that begin with it.
     tenant = models.ForeignKey(
-        Tenant, on_delete=models.CASCADE, default=current_tenant, editable=False, related_name="+"
+        Tenant,
+        on_delete=models.CASCADE,
+        default=current_tenant,
+        editable=False,
+        related_name="+",
+        db_index=False,
     )
 
     objects: ClassVar[TenantManager[Self]] = TenantManager()
 
     class Meta:
         abstract = True
-        # Composite foreign keys of other tables point here.
+        # Composite foreign keys of other tables point here. A table at which none points does without.
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["tenant", "id"], name="%(app_label)s_%(class)s_tenant_id"),
         ]
@@ -83,7 +89,6 @@ class Membership(TenantModel):
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             models.UniqueConstraint(fields=["tenant", "user"], name="membership_once"),
             models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),
         ]
@@ -160,7 +165,7 @@ class ApiKey(TenantModel):
 class IdempotencyKey(TenantModel):
     """What a POST with an `Idempotency-Key` was answered, written in the transaction of its effect."""
 
-    api_key = TenantForeignKey(ApiKey, on_delete=models.CASCADE, related_name="+")
+    api_key = TenantForeignKey(ApiKey, on_delete=models.CASCADE, related_name="+", db_index=False)
     # Of method, path and parameters: an address may be longer than an index can hold.
     target_digest = models.BinaryField(max_length=32)
     key = models.CharField(max_length=IDEMPOTENCY_KEY_LENGTH)
@@ -172,7 +177,6 @@ class IdempotencyKey(TenantModel):
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             models.UniqueConstraint(
                 fields=["tenant", "api_key", "key", "target_digest"], name="idempotency_key_once"
             ),

@@ -139,9 +139,11 @@ class Tool(TenantModel):
     estimated_cost = models.DecimalField(max_digits=12, decimal_places=6, null=True, blank=True)
     download_count = models.PositiveIntegerField(default=0, editable=False)
 
-    source = TenantForeignKey(Source, on_delete=models.CASCADE, null=True, blank=True, related_name="tools")
+    source = TenantForeignKey(
+        Source, on_delete=models.CASCADE, null=True, blank=True, related_name="tools", db_index=False
+    )
     endpoint = TenantForeignKey(
-        Endpoint, on_delete=models.CASCADE, null=True, blank=True, related_name="tools"
+        Endpoint, on_delete=models.CASCADE, null=True, blank=True, related_name="tools", db_index=False
     )
 
     version = models.PositiveIntegerField(
@@ -198,7 +200,7 @@ class Tool(TenantModel):
 class ToolEmbedding(EntityEmbedding):
     """The vector of a tool in one slot, and how it stands to the tool's text."""
 
-    entity = TenantForeignKey(Tool, on_delete=models.CASCADE, related_name="embeddings")
+    entity = TenantForeignKey(Tool, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 
     class Meta(EntityEmbedding.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
