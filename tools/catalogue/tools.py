@@ -22,7 +22,7 @@ from portal.http.history_context import history_context
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid, ManagedBySource, StaleVersion, translated
 from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
-from tools.catalogue.projection import field_default, tool_fields
+from tools.catalogue.projection import field_default, in_one_line, tool_fields
 from tools.fields import EDITABLE, IDENTITY, OVERRIDABLE
 from tools.models import (
     PARAMETER_PREFIX,
@@ -77,6 +77,7 @@ def validate_fields(row: Model, given: Mapping[str, object], *, exclude: Collect
 def create_tool(*, actor: str, **fields: Any) -> Tool:
     """A tool written by hand. Raises Invalid, NameTaken."""
     refuse_unknown_fields(fields, {*EDITABLE, *IDENTITY})
+    fields = {name: in_one_line(value) for name, value in fields.items()}
     tool = Tool(**fields, updated_by=actor)
     _validate(tool, fields)
     with catalogue_write(actor):
@@ -99,9 +100,10 @@ def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, object
         if tool.version != expected_version:
             raise StaleVersion(tool)
         changed = {
-            name: value
+            name: line
             for name, value in changes.items()
-            if name != "parameter_descriptions" and getattr(tool, name) != value
+            if name != "parameter_descriptions"
+            and getattr(tool, name) not in (value, line := in_one_line(value))
         }
         if tool.endpoint_id is not None and (refused := changed.keys() & _SOURCE_OWNED.keys()):
             raise Invalid({name: [_SOURCE_OWNED[name]] for name in sorted(refused)})

@@ -78,7 +78,8 @@ class LinesField(forms.Field):
         return "\n".join(value) if isinstance(value, list) else value
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        return bool(self.to_python(initial) != self.to_python(data))
+        # As the page shows it: an entry of two lines, by whatever way it came, must not look like an edit of the form.
+        return bool(self.to_python(self.prepare_value(initial)) != self.to_python(data))
 
 
 def unix_lines(text: str) -> str:
