@@ -68,6 +68,9 @@ class WorkLoop(threading.Thread):
         """Returns the seconds until the next poll, unless `wake` is called before."""
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Runs once, after the last work: waits for what it has left running."""
+
     def release(self) -> None:
         """Releases the claimed work that `finish` does not wait for."""
         raise NotImplementedError
@@ -81,6 +84,7 @@ class WorkLoop(threading.Thread):
                 self.protected(self.work)
                 if not self.ended.is_set():
                     self._woken.wait(self.pause())
+            self.protected(self.settle)
         type(self).running = None
 
     def wake(self) -> None:
