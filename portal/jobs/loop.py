@@ -112,10 +112,11 @@ class WorkLoop(threading.Thread):
         self.finish()
 
     @staticmethod
-    def protected(step: Callable[[], object]) -> None:
-        """Runs the step; logs its error and closes the connection."""
+    def protected(step: Callable[[], object]) -> bool:
+        """Runs the step; logs its error and closes the connection. Returns whether it ended without one."""
         try:
             step()
+            return True
         except (OperationalError, InterfaceError) as error:
             # A database that restarts must not end the worker, nor fill its log.
             log.warning("The database cannot be reached: %s", " ".join(str(error).split()))
@@ -123,3 +124,4 @@ class WorkLoop(threading.Thread):
             log.exception("A worker met an unexpected error and goes on.")
         finally:
             connection.close()  # back to the pool, which replaces it if the database went away
+        return False

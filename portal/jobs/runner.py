@@ -69,7 +69,7 @@ def _work(context: Context) -> None:
         reason = _sentence(trouble)
         # An error of the database does not fail the job, unless it comes again at the same place.
         if job.attempts < settings.JOB_MAX_ATTEMPTS:
-            _end(job, lambda: Job.objects.release(job, seconds=settings.JOB_POLL))
+            _end(job, lambda: Job.objects.release(job))
         else:
             _end(job, lambda: Job.objects.finish(job, JobState.FAILED, error=reason))
         raise
@@ -124,9 +124,10 @@ class Loop(WorkLoop):
             thread.start()
 
     def _run(self, job: Job) -> None:
-        self.protected(lambda: run(job, self.ended, others_wait=partial(self._others_wait, job)))
+        went_well = self.protected(lambda: run(job, self.ended, others_wait=partial(self._others_wait, job)))
         del self._running[cast(UUID, job.tenant_id)]
-        self.wake()
+        if went_well:  # after trouble of the database the next poll is soon enough
+            self.wake()
 
     def _others_wait(self, job: Job) -> bool:
         """Whether a job is due that cannot run beside this one, but in its place."""

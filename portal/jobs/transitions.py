@@ -149,19 +149,19 @@ class JobQuerySet(models.QuerySet["Job"]):
             )
         )
 
-    def release(self, job: Job, *, seconds: float | None = None) -> bool:
-        """Leaves the job to the next runner, `seconds` from now at the earliest; a cancelling one stays cancelling."""
-        return self._leave(job, seconds)
+    def release(self, job: Job) -> bool:
+        """Leaves the job to the next runner; a cancelling one stays cancelling."""
+        return self._leave(job)
 
     def give_way(self, job: Job, *, seconds: float) -> bool:
-        """As `release`, since it is another job's turn: it counts as running, and its claim is no attempt."""
-        return self._leave(job, seconds, attempts=Greatest(F("attempts") - 1, 0))
+        """As `release`, since it is another job's turn: it may be claimed again after `seconds`, counts as running until then, and
+        its claim is no attempt."""
+        due_at = Now() + timedelta(seconds=seconds)
+        return self._leave(job, due_at=due_at, attempts=Greatest(F("attempts") - 1, 0))
 
-    def _leave(self, job: Job, seconds: float | None, **changes: Any) -> bool:
+    def _leave(self, job: Job, **changes: Any) -> bool:
         state = Case(When(state=JobState.RUNNING, then=Value(JobState.QUEUED)), default=F("state"))
-        due_at = None if seconds is None else Now() + timedelta(seconds=seconds)
-        left = {"state": state, "claim_id": None, "heartbeat_at": Now(), "due_at": due_at, **changes}
-        return bool(self._ours(job).update(**left))
+        return bool(self._ours(job).update(state=state, claim_id=None, heartbeat_at=Now(), **changes))
 
     def cancel(self, pk: uuid.UUID) -> bool:
         """Lets the runner end the job after its batch; a job that was never started is cancelled at once."""
