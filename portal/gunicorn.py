@@ -1,4 +1,4 @@
-"""Gunicorn's settings: prefork `sync` workers, one a core and two at least, because a search is one core's work from start to end.
+"""Gunicorn's settings: prefork `sync` workers: one a core, because a search is one core's work from start to end, and one for imports.
 
 The application is imported once, before the fork; database pools, the model's session and all threads are made after
 it, in each worker.

@@ -36,9 +36,10 @@ HOST = env.text("HOST", "127.0.0.1",
     meaning="Address that the web server listens on.")
 PORT = env.integer("PORT", 8000, low=1, high=65_535,
     meaning="Port that the web server listens on.")
-WEB_CONCURRENCY = env.integer("WEB_CONCURRENCY", max(2, len(os.sched_getaffinity(0))), low=1, high=1000,
-    default_rule="one a core, at least 2",
-    meaning="Processes of the web. All but one of them may read documents and ask MCP servers at a time; others answer 503.")
+WEB_CONCURRENCY = env.integer("WEB_CONCURRENCY", max(3, len(os.sched_getaffinity(0)) + 1), low=1, high=1000,
+    default_rule="one a core and one more, at least 3",
+    meaning="Processes of the web. All but one of them may read documents and ask MCP servers at a time, and no tenant has all of "
+            "these where there are 3 or more; others answer 503.")
 LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", allowed=("NOTSET", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"),
     meaning="Messages below this level are not logged.")
 METRICS_TOKEN = env.secret("METRICS_TOKEN",
@@ -63,7 +64,15 @@ BROKER_URL, CACHE_URL = env.redis_urls()
 
 env.section("Jobs")
 JOB_LOST_SECONDS = env.number("JOB_LOST_SECONDS", 60, low=0.5, high=3600,
-    meaning="Seconds without a heartbeat after which a job counts as lost, and another process resumes it.")
+    meaning="Seconds without a heartbeat after which a job's process counts as dead, and another one resumes the job.")
+JOB_MAX_RESUMES = env.integer("JOB_MAX_RESUMES", 3, low=0, high=100,
+    meaning="Times that a job whose process died is resumed by itself; after that it is `lost` until a person resumes it.")
+JOB_THREADS = env.integer("JOB_THREADS", 3, low=1, high=32,
+    meaning="Jobs that one process runs at a time, each of another tenant. Those that wait take turns with them (SEC-5).")
+JOB_MAX_ACTIVE = env.integer("JOB_MAX_ACTIVE", 500, low=1, high=100_000,
+    meaning="Unfinished jobs of a tenant, at most; a further one is refused (429).")
+JOB_MIN_RATE = env.number("JOB_MIN_RATE", 1, low=0.1, high=1000,
+    meaning="The slowest `rate` that a backfill may ask for, in tools a second.")
 JOB_POLL = env.number("JOB_POLL", 2, low=0.05, high=60,
     meaning="Seconds between two looks for jobs, for a process that no message wakes.")
 JOB_MAX_ATTEMPTS = env.integer("JOB_MAX_ATTEMPTS", 5, low=1, high=100,
@@ -266,7 +275,12 @@ DATABASES = {
             "-c idle_in_transaction_session_timeout=60s",
             "application_name": f"portal-{DB_ROLE}",
             "connect_timeout": 5,
-            "pool": {"min_size": 1, "max_size": 4, "timeout": 5},
+            # A job has a connection for its batch, and others for moments: its heartbeat, its progress.
+            "pool": {
+                "min_size": 1,
+                "max_size": 4 + 2 * JOB_THREADS if DB_ROLE == "worker" else 4,
+                "timeout": 5,
+            },
         },
     }
 }

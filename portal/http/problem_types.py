@@ -159,6 +159,12 @@ _TYPES = (
         "Request was throttled. Expected available in 12 seconds.",
     ),
     ProblemType(
+        "too_many_jobs", 429,
+        "As many jobs of this tenant as there may be at a time are waiting or running.",
+        "Wait until some of them have ended, or cancel some. `GET /api/v1/jobs` lists them.",
+        "The limit of unfinished jobs (500) is reached. Wait until some have ended, or cancel some.",
+    ),
+    ProblemType(
         "internal_error", 500,
         "Something went wrong here; it is not the caller's mistake.",
         "Give the `request_id` to the people who run the portal; it finds the case in their log.",

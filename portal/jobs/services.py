@@ -13,9 +13,11 @@ from django.db.models import Count, QuerySet, Window
 from django.db.models.functions import Coalesce, Now, RowNumber
 
 from portal.jobs import kinds
-from portal.jobs.errors import AlreadyRunning, InvalidArguments, WrongState
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, TooManyJobs, WrongState
 from portal.jobs.kinds import Estimate, JobKind
-from portal.jobs.models import ACTIVE, Job, JobFailure, JobQuerySet, JobState
+from portal.jobs.models import Job, JobFailure, JobState
+from portal.jobs.states import ACTIVE
+from portal.jobs.transitions import JobQuerySet
 from portal.resilience.wakeup import Notifier
 from portal.tenancy.context import tenant_context, tenant_ids
 
@@ -37,7 +39,7 @@ class FailureGroup:
 
 
 def start(kind: str, args: Mapping[str, object], *, by: str) -> Job:
-    """Queues a new job for a runner. Raises InvalidArguments, AlreadyRunning."""
+    """Queues a new job for a runner. Raises InvalidArguments, AlreadyRunning, TooManyJobs."""
     known = _kind(kind)
     parsed = known.arguments.parse(args)
     total, _ = known.count(parsed)
@@ -79,12 +81,15 @@ def _kind(name: str) -> JobKind:
 
 
 def _exclusively(kind: str, concurrency_key: str | None, write: Callable[[], object]) -> None:
-    """Runs the write. Raises AlreadyRunning if an active job has the concurrency key."""
-    # A job without heartbeat does not count as active, even if no loop has marked it yet.
-    Job.objects.mark_lost()
+    """Runs the write, after which one more job is active. Raises AlreadyRunning if an active job has the concurrency key, and
+    TooManyJobs beyond JOB_MAX_ACTIVE; requests at the same moment may exceed that by their number."""
+    # A job that is lost does not count as active, even if no loop has stored that yet.
+    Job.objects.take_up_lost()
     try:
         with transaction.atomic():
             write()
+            if Job.objects.filter(state__in=ACTIVE).count() > settings.JOB_MAX_ACTIVE:
+                raise TooManyJobs(settings.JOB_MAX_ACTIVE)
     except IntegrityError as error:
         diagnostic = getattr(error.__cause__, "diag", None)
         if getattr(diagnostic, "constraint_name", None) != "job_one_per_scope":
@@ -133,8 +138,11 @@ def cancel(pk: UUID) -> Job:
 
 
 def resume(pk: UUID) -> Job:
-    """Queues the job again, from where it stopped. Raises WrongState, AlreadyRunning, Job.DoesNotExist."""
+    """Queues the job again, from where it stopped. Raises WrongState, AlreadyRunning, TooManyJobs, Job.DoesNotExist."""
+    Job.objects.take_up_lost()
     job = find(pk)
+    if job.state == JobState.QUEUED and job.resumes:
+        return job  # it has just been resumed by itself
     key = _kind(job.kind).concurrency_key(job.args)
     return _queue_again(
         job, key, Job.objects.resume, "Only a job that was cancelled, lost or failed can go on"

@@ -57,6 +57,7 @@ def running(
         "EMBEDDING_POLL": "0.2",
         "JOB_POLL": "0.2",
         "JOB_LOST_SECONDS": "2",
+        "JOB_MAX_RESUMES": "0",
     }
     with real_commits(django_db_blocker, admin_database), stack(is_migrated=True, **environment) as started:
         started.start("web")
@@ -210,7 +211,7 @@ def test_a_killed_runner_is_said_to_be_lost_and_resume_goes_on_UI_3_6_EMB_8(
     runner.kill()
     runner.wait()
     state(page, "Lost")
-    expect(page.get_by_text("has not reported for a minute")).to_be_visible()
+    expect(page.get_by_text("The worker of this job stopped reporting")).to_be_visible()
     provider.be(QUICK)
     workers("embeddings", "jobs")
     page.get_by_role("button", name="Resume").click()

@@ -44,9 +44,9 @@ def calls_external(handler: Handler) -> Handler:
     outside of the tenant's transaction, which must not wait for the network."""
 
     @wraps(handler)
-    def calling(*args: object, **kwargs: object) -> Response:
-        with bulkhead():
-            return handler(*args, **kwargs)
+    def calling(view: TenantView, *args: object, **kwargs: object) -> Response:
+        with bulkhead(view.caller.tenant_id):
+            return handler(view, *args, **kwargs)
 
     vars(calling)["calls_external"] = True
     return calling

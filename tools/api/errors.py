@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from portal.http.conditional import version_etag
 from portal.http.problems import Members, register_problem
-from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError, TooManyJobs
 from portal.outbound.errors import FetchError, FetchTimeout, InvalidTarget
 from tools.api.jobs.addresses import job_address
 from tools.catalogue.errors import (
@@ -31,6 +31,7 @@ def register() -> None:
     register_problem(RemovalsNeedConfirmation, 409, "removals_need_confirmation", members=_removals)
     register_problem(JobError, 409)
     register_problem(AlreadyRunning, 409, "already_running", members=_running_job)
+    register_problem(TooManyJobs, 429, "too_many_jobs")
     register_problem(InvalidArguments, 422, "validation_error", members=_invalid_arguments)
     register_problem(DocumentRefused, 422, "invalid_source_document")
     register_problem(InvalidTarget, 422)

@@ -252,7 +252,7 @@ class TestKilled:
                 connection.close()
                 harness.silence_runners()
                 pipeline.work(batches=1)
-                assert harness.state(pk) == "lost"
+                assert harness.state(pk) == ("lost" if harness.find(pk).resumes == 3 else "queued")
                 harness.do(services.resume, pk)
         if harness.find(pk).is_active:
             harness.finish(pk)

@@ -76,6 +76,8 @@ def _run_sync(context: Context) -> bool:
                 else "Nothing is new.",
             )
         sync_id = str(sync.pk)
+        if args["apply"] and context.stopping() == "stop":
+            return False
     with job.in_tenant():
         state = Sync.objects.filter(pk=sync_id).values_list("state", flat=True).first()
     if not args["apply"] or state != SyncState.PLANNED:

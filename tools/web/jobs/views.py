@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
@@ -13,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from portal.jobs import kinds, services
-from portal.jobs.errors import AlreadyRunning, InvalidArguments
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, TooManyJobs
 from portal.jobs.models import Job, JobState
 from portal.jobs.progress import duration
 from portal.tenancy.context import NoTenant, current_tenant
@@ -114,6 +115,7 @@ def _render(request: TenantRequest, job: Job) -> HttpResponse:
         ],
         "sync": _sync_of(job) if request.member.is_operator else None,
         "failures": services.failures_by_error(job.pk) if job.failed else [],
+        "max_resumes": settings.JOB_MAX_RESUMES,
         "idle_queues": idle_queues(queues_of(job)) if job.is_active else [],
         "troubles": open_passage_circuits() if job.is_active else [],
         "spoken": _spoken(request, row) if poll_count(request) else "",
@@ -157,6 +159,8 @@ def new_job(request: TenantRequest) -> HttpResponse:
             form.add_refusals(error)
         except AlreadyRunning as error:
             other = error.job
+        except TooManyJobs as error:
+            form.add_error(None, str(error))
     context = {
         "form": form,
         "estimate": estimate,

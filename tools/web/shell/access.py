@@ -65,7 +65,7 @@ def member_page(
             try:
                 answer = _refusal(asked, role, has_text=has_text)
                 if answer is None:
-                    with bulkhead() if holds_a_place else nullcontext():
+                    with bulkhead(asked.member.tenant_id) if holds_a_place else nullcontext():
                         answer = view(asked, *args, **kwargs)
             except TooBusy as error:
                 answer = busy(request, str(error))
