@@ -157,7 +157,7 @@ def test_s11_an_id_chooses_a_command_and_is_never_one(
     allow(settings, tmp_path, it=["touch", str(canary)])
     asked = asked.replace("CANARY", str(canary))
     with pytest.raises(FetchError, match="There is no MCP command"):
-        list_tools_from_command(asked)
+        list_tools_from_command(asked, "default")
     if asked:
         with pytest.raises(SystemExit):
             call_command("import_mcp", "--command", asked, "--tenant", committed.slug)
@@ -177,5 +177,5 @@ def test_s11_the_canary_sings_when_a_command_is_allowed(settings: Any, tmp_path:
     canary = tmp_path / "canary"
     allow(settings, tmp_path, it=["touch", str(canary)])
     with pytest.raises(FetchError):
-        list_tools_from_command("it")
+        list_tools_from_command("it", "default")
     assert canary.exists()
