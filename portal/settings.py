@@ -71,6 +71,9 @@ JOB_MAX_ATTEMPTS = env.integer("JOB_MAX_ATTEMPTS", 5, low=1, high=100,
 JOB_KEEP_DAYS = env.integer("JOB_KEEP_DAYS", 90, low=1, high=36_500,
     meaning="Days that a job is kept after its end; `manage.py prune` and beat delete older ones.")
 
+BEAT_FILE = env.text("BEAT_FILE", ".portal/beat-schedule",
+    meaning="File in which beat notes when it last started what. `make up` as root sets it, since its account may not write here.")
+
 env.section("Embeddings")
 EMBEDDING_PROVIDER = env.text("EMBEDDING_PROVIDER", "sentence-transformers",
     meaning="`sentence-transformers`, `openai-compatible`, `local-http` (docs/embedding-model.md), `disabled` (tools are found by "
@@ -306,6 +309,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 60,
 }
 CELERY_TASK_PUBLISH_RETRY = False
+CELERY_BEAT_SCHEDULE_FILENAME = BEAT_FILE
 CELERY_BEAT_SCHEDULE = {
     "reconcile-embeddings": {
         "task": "embeddings.tasks.reconcile",
