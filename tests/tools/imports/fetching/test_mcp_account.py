@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,28 @@ def spied(settings: Any, folder: Path, *paths: Path) -> dict[str, Any]:
     (page,) = json.loads(list_tools_from_command("spy", "default").raw)["pages"]
     found: dict[str, Any] = json.loads(page["tools"][0]["description"])
     return found
+
+
+needs_landlock = pytest.mark.skipif(
+    ctypes.CDLL(None).syscall(444, None, 0, 1) < 6, reason="the kernel has no Landlock for processes"
+)
+
+
+@needs_root
+@needs_landlock
+def test_a_server_reads_nothing_of_another_one_that_has_the_same_account_S15(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_KEY", "for-the-server")
+    user, group = system_account(COMMANDS)
+    with subprocess.Popen(
+        ["/bin/sleep", "120"], user=user, group=group, extra_groups=[], env={"KEY": "of-the-neighbour"}
+    ) as other:
+        try:
+            seen = spied(settings, tmp_path, Path(f"/proc/{other.pid}/environ"), ROOT / "manage.py")
+        finally:
+            other.kill()
+    assert list(seen["files"].values()) == ["PermissionError", True]
 
 
 @needs_root

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import struct
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from portal.embedded.spawn import show_below_closed_folders
 
 Account = tuple[int, int]  # user and group
 _PR_SET_NO_NEW_PRIVS = 38
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
+_SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
 
 
 def prepare_account() -> Account | None:
@@ -31,7 +34,19 @@ def prepare_account() -> Account | None:
     else:
         return None  # where `sudo` in the command may still change the user
     ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _leave_other_processes_alone()
     return account
+
+
+def _leave_other_processes_alone() -> None:
+    """Landlock, where the kernel has it (Linux 6.12): what runs here can neither read nor signal processes from outside, such as
+    another tenant's server, which has the same account."""
+    libc = ctypes.CDLL(None)
+    attributes = struct.pack("QQQ", 0, 0, _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS)
+    rules = libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0)
+    if rules >= 0:
+        libc.syscall(_LANDLOCK_RESTRICT_SELF, rules, 0)
+        os.close(rules)
 
 
 @contextmanager
