@@ -80,6 +80,9 @@ JOB_MAX_ATTEMPTS = env.integer("JOB_MAX_ATTEMPTS", 5, low=1, high=100,
 JOB_KEEP_DAYS = env.integer("JOB_KEEP_DAYS", 90, low=1, high=36_500,
     meaning="Days that a job is kept after its end; `manage.py prune` and beat delete older ones.")
 
+BEAT_FILE = env.text("BEAT_FILE", ".portal/beat-schedule",
+    meaning="File in which beat notes when it last started what. `make up` as root sets it, since its account may not write here.")
+
 env.section("Embeddings")
 EMBEDDING_PROVIDER = env.text("EMBEDDING_PROVIDER", "sentence-transformers",
     meaning="`sentence-transformers`, `openai-compatible`, `local-http` (docs/embedding-model.md), `disabled` (tools are found by "
@@ -188,10 +191,11 @@ SYNC_RETRY_SECONDS = env.number("SYNC_RETRY_SECONDS", 300, low=1, high=86_400,
 SYNCS_KEPT = env.integer("SYNCS_KEPT", 100, low=1, high=100_000,
     meaning="Syncs of each source, with their documents, that are kept; beat deletes older ones daily.")
 MCP_COMMANDS_FILE = env.text("MCP_COMMANDS_FILE", "",
-    meaning="JSON file of the MCP servers that may be started, by id (docs/mcp-import.md): "
-            '`{"time": {"command": ["uvx", "mcp-server-time"], "environment": ["TZ"]}}`. Without it none may.')
+    meaning="JSON file that says which tenant may start which MCP server, and which may have which secret sent (docs/mcp-import.md). "
+            "Without it none may.")
 MCP_SECRET_PREFIX = env.text("MCP_SECRET_PREFIX", "MCP_SECRET_",
-    meaning="Beginning of the environment variables that MCP servers may be sent as headers.")
+    meaning="Beginning of the environment variables that MCP servers may be sent as headers, where MCP_COMMANDS_FILE gives them to the "
+            "tenant.")
 MCP_SECONDS = env.number("MCP_SECONDS", 60, low=1, high=600,
     meaning="Seconds from the start of an MCP server to the end of its list.")
 
@@ -319,6 +323,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 60,
 }
 CELERY_TASK_PUBLISH_RETRY = False
+CELERY_BEAT_SCHEDULE_FILENAME = BEAT_FILE
 CELERY_BEAT_SCHEDULE = {
     "reconcile-embeddings": {
         "task": "embeddings.tasks.reconcile",

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import IO
 from urllib.parse import urlencode
 
-from portal.embedded.account import programs
+from portal.embedded.account import PortalAccount, portal_account, portal_home, programs
 from portal.embedded.credentials import write_private
 from portal.embedded.errors import ServiceError
 from portal.embedded.keeper import USERS_LOCK, Project, running
@@ -81,12 +81,19 @@ def up(root: Path) -> None:
             raise ServiceError(
                 f"Port {port} of {host} cannot be used ({error.strerror}); choose another: make up PORT={port + 1}"
             )
+        account = portal_account(root)
+        if account and port < _lowest_port():
+            raise ServiceError(
+                f"Port {port} can be used by root alone, and the web runs as another account: put a proxy there, and choose "
+                "another port, such as: make up PORT=8000",
+                exit_code=2,
+            )
         if os.environ.get("MAKELEVEL"):
             # A killed `make` must not leave a portal behind without its supervisor.
             die_with_parent(signal.SIGTERM)
         signals = Signals()
         with contextlib.suppress(Ended), _services(root) as project:
-            _run(root, project, signals, host, port)
+            _run(root, project, signals, host, port, account)
         say("Stopped.")
 
 
@@ -136,6 +143,7 @@ def reset(root: Path, *, confirmed: bool) -> None:
                 say("Nothing was deleted.")
                 return
         Layout.of(state, programs().account).remove()
+        shutil.rmtree(portal_home(root), ignore_errors=True)
         for path in state.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -152,14 +160,16 @@ def _free(path: Path) -> IO[str] | None:
     return held
 
 
-def _run(root: Path, project: Project | None, signals: Signals, host: str, port: int) -> None:
+def _run(
+    root: Path, project: Project | None, signals: Signals, host: str, port: int, account: PortalAccount | None
+) -> None:
     """The life of `make up` once the servers run."""
     environment = {
         **os.environ,
         "HOST": host,
         "PORT": str(port),
         "PYTHONUNBUFFERED": "1",
-        # Everyone who runs `make up` as root knows; Celery would say it in ten lines at each start.
+        # Where root runs the workers itself, a line has said so; Celery would say it in ten lines at each start.
         "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS") or "ignore:You're running the worker",
     }
     started = time.monotonic()
@@ -167,7 +177,9 @@ def _run(root: Path, project: Project | None, signals: Signals, host: str, port:
     made = subprocess.run(command, cwd=root, env={**environment, "PORTAL_DB_ROLE": PREPARE.role}, check=False)
     if made.returncode:
         raise SystemExit(made.returncode)  # It has said why.
-    supervisor = Supervisor(root, PROCESSES, environment)
+    if account:
+        environment |= {"HOME": str(account.home), "BEAT_FILE": str(account.home / "beat-schedule")}
+    supervisor = Supervisor(root, PROCESSES, environment, account)
     log = _tail(root / ".portal" / "log" / "keeper.log")
     announced, revived = False, time.monotonic()
     signals.patient = True
@@ -210,6 +222,14 @@ def _port() -> int:
     if not text.isdigit() or not 0 < int(text) < 65_536:
         raise ServiceError(f"PORT must be a number from 1 to 65535, not {text!r}.", exit_code=2)
     return int(text)
+
+
+def _lowest_port() -> int:
+    """The first port that an account other than root may listen on."""
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 1024
 
 
 def _answers(host: str, port: int) -> bool:

@@ -235,7 +235,7 @@ GRANT INSERT, SELECT ON TABLE tools_toolevent TO portal_app;
 GRANT INSERT, SELECT ON TABLE tools_toolevent TO portal_worker;
 GRANT INSERT, SELECT, UPDATE ON TABLE embeddings_embeddingtally TO portal_worker;
 GRANT SELECT (attempts, next_attempt_at, priority, status) ON TABLE embeddings_embeddingtask TO portal_search;
-GRANT SELECT (id) ON TABLE tenancy_tenant TO portal_worker;
+GRANT SELECT (id, slug) ON TABLE tenancy_tenant TO portal_worker;
 GRANT SELECT ON TABLE django_migrations TO portal_app;
 GRANT SELECT ON TABLE embeddings_embeddingtally TO portal_app;
 GRANT SELECT ON TABLE jobs_workerheartbeat TO portal_app;

@@ -35,7 +35,11 @@ def running(
 ) -> Iterator[Stack]:
     """A portal with a worker of jobs and no embeddings, which allows one MCP server."""
     commands = tmp_path_factory.mktemp("mcp") / "commands.json"
-    commands.write_text(json.dumps({"sums": {"command": plain("""{"tools": [{"name": "add"}]}""")}}))
+    commands.write_text(
+        json.dumps(
+            {"commands": {"sums": {"command": plain("""{"tools": [{"name": "add"}]}"""), "tenants": ["*"]}}}
+        )
+    )
     environment = {"JOB_POLL": "0.2", "MCP_COMMANDS_FILE": str(commands)}
     with real_commits(django_db_blocker, admin_database), stack(is_migrated=True, **environment) as started:
         started.start("web")

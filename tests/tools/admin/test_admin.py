@@ -253,6 +253,7 @@ def test_deletes_in_the_admin_go_through_the_services(
     assert not Tool.objects.exists()
 
 
+@pytest.mark.usefixtures("allowed_secrets")
 def test_CAT_3_a_server_is_written_in_the_admin_through_its_services(superuser: Client) -> None:
     add, given = address("tools.McpServer", "add"), {"slug": "shop", "title": "Shop", "headers": "{}"}
     page = superuser.post(add, {**given, "url": "https://mcp.example.com/mcp", "command_id": "sh"})
