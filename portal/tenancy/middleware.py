@@ -1,5 +1,8 @@
 """The tenant of a page: every request of a signed-in member runs in one transaction of the tenant they work in.
 
+The session is pinned to that tenant: it changes by the member's own switch and by nothing else. Every form carries the tenant
+that it was made for, and one of another tenant is refused, because the session may have been switched in another tab.
+
 The API does not pass here (it has no session): its views open their own, shorter blocks. So do the pages that ask somebody
 else or parse a document (`calls_external`), since a transaction must not wait for that.
 """
@@ -11,6 +14,8 @@ from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import Resolver404, resolve
@@ -19,6 +24,10 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 
 SESSION_KEY = "tenant"
+FORM_FIELD = "made_for_tenant"
+FORM_HEADER = "X-Portal-Tenant"
+"""The tenant that a form was made for, from the form itself (tools/templatetags/form_tokens.py) or from htmx."""
+_SAFE = {"GET", "HEAD", "OPTIONS", "TRACE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +54,32 @@ def memberships(user_id: int) -> list[Member]:
         return [Member(*row) for row in cursor.fetchall()]
 
 
+def pin_session(request: HttpRequest, user: AbstractBaseUser, **_: object) -> None:
+    """On every sign-in, Django's admin included: the session works in the first of the user's tenants from then on."""
+    found = [str(one.tenant_id) for one in memberships(cast(int, user.pk))]
+    if found and request.session.get(SESSION_KEY) not in found:
+        request.session[SESSION_KEY] = found[0]
+
+
+class OtherTenant(PermissionDenied):
+    """A form was made for another tenant than the one that the session works in; `made_for` is None where it is not the
+    visitor's, or where the form names none."""
+
+    def __init__(self, made_for: Member | None) -> None:
+        super().__init__()
+        self.made_for = made_for
+
+
 class MemberRequest(HttpRequest):
-    """A request that has passed TenantMiddleware."""
+    """A request that has passed TenantMiddleware. `member` is None for a visitor who works in no tenant: anonymous, a member of
+    nothing, or no longer a member where the session worked."""
 
     member: Member | None
     memberships: list[Member]
 
 
 class TenantMiddleware:
-    """Sets `request.member` (None when anonymous or a member of nothing) and opens its tenant_context."""
+    """Sets `request.member` and opens its tenant_context; refuses forms that were made for another tenant."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -61,26 +87,44 @@ class TenantMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         request = cast(MemberRequest, request)
         request.member, request.memberships = None, []
-        if (
-            request.path.startswith(("/api/", "/static/", "/livez", "/readyz", "/metrics"))
-            or not request.user.is_authenticated
-        ):
+        if _needs_no_member(request):
             return self.get_response(request)
-        found = memberships(request.user.pk)
-        if not found:
-            return self.get_response(request)
-        wanted = request.session.get(SESSION_KEY)
-        member = next((one for one in found if str(one.tenant_id) == wanted), found[0])
+        found = memberships(cast(int, request.user.pk))
+        # A session without a tenant is of somebody who was a member of nothing when they signed in.
+        pinned = request.session.get(SESSION_KEY) or (str(found[0].tenant_id) if found else "")
+        member = next((one for one in found if str(one.tenant_id) == pinned), None)
         request.member, request.memberships = member, found
-        if _calls_external(request):
+        if member is None or _calls_external(request):
             return self.get_response(request)
         with tenant_context(member.tenant_id):
             return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., object], arguments: object, named: object
+    ) -> None:
+        """After the check of the CSRF token. Raises OtherTenant."""
+        if (
+            request.method in _SAFE
+            or _needs_no_member(request)
+            or getattr(view, "is_of_the_session", False)  # signing out, switching: the tenant does not matter
+        ):
+            return
+        asked = cast(MemberRequest, request)
+        given = {request.headers.get(FORM_HEADER, ""), request.POST.get(FORM_FIELD, "")} - {""}
+        if given != ({str(asked.member.tenant_id)} if asked.member else set()):
+            raise OtherTenant(next((one for one in asked.memberships if {str(one.tenant_id)} == given), None))
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> None:
         # Django turns the exception into a response below us, so the block above would commit half a request.
         if getattr(request, "member", None) is not None and not _calls_external(request):
             transaction.set_rollback(True)
+
+
+def _needs_no_member(request: HttpRequest) -> bool:
+    return (
+        request.path.startswith(("/api/", "/static/", "/livez", "/readyz", "/metrics"))
+        or not request.user.is_authenticated
+    )
 
 
 def _calls_external(request: HttpRequest) -> bool:

@@ -6,6 +6,7 @@ The request's transaction is rolled back before an error page is rendered, so an
 from __future__ import annotations
 
 import logging
+import re
 from types import TracebackType
 
 from django.conf import settings
@@ -15,9 +16,12 @@ from django.shortcuts import render
 
 from portal.http.request_ids import request_id
 from portal.jobs.errors import InvalidArguments, JobError
+from portal.tenancy.middleware import FORM_FIELD, Member, OtherTenant
 from tools.catalogue.errors import CatalogueError
 
 log = logging.getLogger(__name__)
+# Names of fields that hold a secret, or a token that no person typed.
+_NEVER_SHOWN = re.compile(rf"password|secret|^csrf|^{FORM_FIELD}$|^_|^next$|^seen$|^version$", re.IGNORECASE)
 
 
 def _page(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
@@ -69,7 +73,37 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Htt
 
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    if isinstance(exception, OtherTenant):
+        return _other_tenant(request, exception.made_for)
     return _page(request, 403, "Not allowed", _own_sentence(exception, "Your role does not allow this."))
+
+
+def _other_tenant(request: HttpRequest, made_for: Member | None) -> HttpResponse:
+    """A 409 with what the visitor entered, which nobody has stored; secrets, hidden tokens and files are left out."""
+    kept = [
+        (name.replace("_", " ").capitalize(), value)
+        for name, values in request.POST.lists()
+        if not _NEVER_SHOWN.search(name)
+        for value in values
+        if value.strip()
+    ]
+    member = getattr(request, "member", None)
+    opened = (
+        f"in {made_for.name}" if made_for else "in a tenant that is not yours, or before your last sign-in"
+    )
+    working = f"you now work in {member.name}" if member else "you work in no tenant now"
+    context = {
+        "title": "This form was made for another tenant",
+        "text": f"It was opened {opened}, and {working}. Nothing was saved.",
+        "kept": kept,
+        "made_for": made_for,
+    }
+    template = (
+        "shell/other_tenant.html#refusal" if getattr(request, "htmx", False) else "shell/other_tenant.html"
+    )
+    answer = render(request, template, context, status=409)
+    answer["Cache-Control"] = "private, no-store"
+    return answer
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

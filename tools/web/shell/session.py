@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from django.conf import settings
 from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse
@@ -9,7 +11,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from portal.tenancy.middleware import SESSION_KEY
-from tools.web.shell.access import TenantRequest, member_page, next_url
+from tools.web.shell.access import TenantRequest, next_url, to_login
 
 THEMES = ("system", "light", "dark")
 _YEAR = 365 * 86_400
@@ -35,10 +37,18 @@ def set_theme(request: HttpRequest) -> HttpResponse:
     return answer
 
 
-@member_page("POST")
-def switch_tenant(request: TenantRequest) -> HttpResponse:
+@require_POST
+def switch_tenant(request: HttpRequest) -> HttpResponse:
     """Switches the session to another tenant of the user. Leads to the list of tools: the current page may not exist there."""
+    asked = cast(TenantRequest, request)
+    if asked.user.is_anonymous:
+        return to_login(asked)
     wanted = request.POST.get("tenant", "")
-    if wanted in {str(one.tenant_id) for one in request.memberships}:
+    if wanted in {str(one.tenant_id) for one in asked.memberships}:
         request.session[SESSION_KEY] = wanted
     return redirect("tool-list")
+
+
+for _view in (logout, set_theme, switch_tenant):
+    # TenantMiddleware lets their forms be of any tenant.
+    vars(_view)["is_of_the_session"] = True
