@@ -36,13 +36,19 @@ def test_S21_a_form_of_the_first_tab_is_not_stored_where_the_second_tab_went(
     first.get_by_role("button", name="Create tool").click()
     refusal = first.locator(".conflict")
     expect(refusal).to_contain_text("made for another tenant")
-    expect(refusal).to_contain_text(TYPED)
+    expect(first.locator("main")).to_contain_text(TYPED)
     assert violations(first, axe) == []
     for tenant in (portal.tenant, other):
         with tenant_context(tenant.pk):
             assert not Tool.objects.filter(tool_id="typed").exists()
-    first.get_by_role("button", name=f"Work in {portal.tenant.name}").click()
+    first.get_by_role("button", name=f"Switch to {portal.tenant.name}").click()
+    expect(first.locator("main")).to_contain_text(TYPED)
+    first.get_by_role("button", name="Send it now").click()
     expect(first.locator(".topbar")).to_contain_text(portal.tenant.name)
+    with tenant_context(portal.tenant.pk):
+        assert Tool.objects.get(tool_id="typed").description == TYPED
+    with tenant_context(other.pk):
+        assert not Tool.objects.filter(tool_id="typed").exists()
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ NEW, OLD = "a new password of length", "an old password of length"
 
 
 @pytest.fixture
-def superuser(tenant: Tenant) -> Client:
+def superuser(tenant: Tenant, settings: Any) -> Client:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # fast
     user = User.objects.create_superuser("root")
     join(tenant, user, "admin")
     return sign_in(tenant, user)

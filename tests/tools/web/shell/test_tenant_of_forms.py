@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 
 import pytest
@@ -87,6 +88,70 @@ def test_S21_a_form_of_another_tab_is_refused_with_its_text_and_stored_nowhere(
     assert (names(tenant), names(other)) == (set(), set())
 
 
+def hidden(html: str) -> dict[str, str]:
+    found = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', html)
+    return {unescape(name): unescape(value) for name, value in found}
+
+
+def test_S21_a_refused_form_is_sent_again_where_it_was_made(
+    tenant: Tenant, make_tenant: Callable[..., Tenant], person: Any, browser: Client
+) -> None:
+    other = make_tenant()
+    join(other, person, "admin")
+    form = form_of(browser, "/tools/new/")
+    browser.post("/tenant/", {"tenant": str(other.pk)})
+    refused = browser.post("/tools/new/", new_tool(**form)).content.decode()
+    offered = browser.post("/tenant/", {"tenant": str(tenant.pk), "kept": hidden(refused)["kept"]})
+    assert SHOWN in offered.content.decode()
+    assert names(tenant) == set(), "only the person sends it"
+    assert browser.post("/tools/new/", hidden(offered.content.decode())).status_code == 302
+    assert (names(tenant), names(other)) == ({"typed"}, set())
+
+
+def test_S21_a_form_that_is_kept_through_the_login_goes_to_the_tenant_that_it_was_made_for(
+    tenant: Tenant, make_tenant: Callable[..., Tenant], person: Any, browser: Client
+) -> None:
+    first_of_all = make_tenant(f"0-{tenant.slug}")
+    join(first_of_all, person, "admin")
+    form = form_of(browser, "/tools/new/")
+    browser.session.flush()
+    login = hidden(browser.post("/tools/new/", new_tool(**form)).content.decode())
+    fields = {**login, "username": person.username, "password": "pass-word"}
+    offered = hidden(browser.post("/login/", fields).content.decode())
+    assert offered[FORM_FIELD] == browser.session["tenant"] == str(tenant.pk)
+    browser.post("/tenant/", {"tenant": str(first_of_all.pk)})
+    assert browser.post("/tools/new/", offered).status_code == 409
+    browser.post("/tenant/", {"tenant": str(tenant.pk)})
+    assert browser.post("/tools/new/", offered).status_code == 302
+    assert (names(tenant), names(first_of_all)) == ({"typed"}, set())
+
+
+def test_S21_a_session_without_a_tenant_gets_none_until_its_person_chooses(
+    tenant: Tenant, person: Any
+) -> None:
+    client, newcomer = Client(), get_user_model().objects.create_user(uuid.uuid4().hex)
+    client.force_login(newcomer)
+    join(tenant, newcomer, "viewer")
+    page = client.get("/tools/")
+    assert page.status_code == 403
+    assert "Choose a tenant" in page.content.decode()
+    client.post("/tenant/", {"tenant": str(tenant.pk)})
+    assert client.get("/tools/").status_code == 200
+
+
+def test_S21_a_refused_form_shows_no_password_of_an_address_again(
+    tenant: Tenant, make_tenant: Callable[..., Tenant], person: Any, browser: Client
+) -> None:
+    form = form_of(browser, "/servers/new/")
+    other = make_tenant()
+    join(other, person, "admin")
+    browser.post("/tenant/", {"tenant": str(other.pk)})
+    typed = {**form, "url": "https://me:hush-hush@mcp.example/x", "title": "Sums"}
+    html = browser.post("/servers/new/", typed).content.decode()
+    assert "https://mcp.example/x" in html
+    assert "hush-hush" not in html
+
+
 def test_S21_htmx_gets_the_refusal_as_a_fragment(
     tenant: Tenant, make_tenant: Callable[..., Tenant], person: Any, browser: Client
 ) -> None:
@@ -98,6 +163,7 @@ def test_S21_htmx_gets_the_refusal_as_a_fragment(
     assert refused.status_code == 409
     assert SHOWN in refused.content.decode()
     assert "<html" not in refused.content.decode()
+    assert (refused["HX-Retarget"], refused["HX-Reswap"]) == ("#main", "innerHTML")
     contradicting = {**headers, FORM_HEADER: str(other.pk)}
     assert browser.post("/tools/new/", new_tool(**{FORM_FIELD: str(tenant.pk)}), headers=contradicting).status_code == 409  # fmt: skip
     assert names(other) == set()
