@@ -176,7 +176,7 @@ def test_sec_1_that_test_sees_a_setting_that_sticks(
 def test_sec_1_a_pages_writes_are_undone_when_its_view_fails(committed: Tenant) -> None:
     from django.contrib.auth import get_user_model
 
-    from portal.tenancy.middleware import TenantMiddleware
+    from portal.tenancy.middleware import SESSION_KEY, TenantMiddleware
     from portal.tenancy.models import Membership, Role
 
     user = get_user_model().objects.create_user(username="u")
@@ -190,7 +190,7 @@ def test_sec_1_a_pages_writes_are_undone_when_its_view_fails(committed: Tenant) 
 
     middleware = TenantMiddleware(view)
     request = RequestFactory().get("/")
-    request.user, request.session = user, {}  # type: ignore[assignment]
+    request.user, request.session = user, {SESSION_KEY: str(committed.pk)}  # type: ignore[assignment]
     middleware(request)
     assert request.member.role == Role.VIEWER  # type: ignore[attr-defined]
     with tenant_context(committed.pk):
