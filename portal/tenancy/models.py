@@ -97,6 +97,28 @@ class Membership(TenantModel):
         return f"{self.user} ({self.role})"
 
 
+class Invitation(TenantModel):
+    """A role that waits for its person to accept it (portal/tenancy/invitations.py).
+
+    It holds a user name, whether or not somebody has it, so that inviting tells nobody which names exist.
+    """
+
+    username = models.CharField(max_length=150)
+    role = models.CharField(max_length=10, choices=Role.choices, default=Role.VIEWER)
+    invited_by = models.CharField(max_length=150, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            *TenantModel.Meta.constraints,
+            models.UniqueConstraint(fields=["tenant", "username"], name="invitation_once"),
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="invitation_role_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username} ({self.role})"
+
+
 class Scope(models.TextChoices):
     """What an API key may do."""
 

@@ -191,7 +191,13 @@ def test_sec_1_functions_that_run_as_their_owner_are_closed(admin_database: Owne
         """
     ).fetchall()
     names = {row[0].partition("(")[0] for row in functions}
-    assert names >= {"portal_find_key", "portal_memberships", "portal_tenant", "tools_search_candidates"}
+    assert names >= {
+        "portal_find_key",
+        "portal_memberships",
+        "portal_invitations",
+        "portal_tenant",
+        "tools_search_candidates",
+    }
     for name, settings, owner, acl, can_login, superuser in functions:
         path = next((one for one in settings or [] if one.startswith("search_path=")), None)
         assert path is not None, f"{name} has no search_path of its own"
@@ -211,7 +217,7 @@ def test_sec_1_functions_that_run_as_their_owner_are_closed(admin_database: Owne
 
 def test_sec_1_the_owners_of_those_functions_read_a_few_tables_and_write_none(admin_database: Owner) -> None:
     allowed = {
-        "portal_identity": {"tenancy_tenant", "tenancy_membership", "tenancy_apikey"},
+        "portal_identity": {"tenancy_tenant", "tenancy_membership", "tenancy_apikey", "tenancy_invitation"},
         "portal_search": {"tools_tool", "tools_toolembedding", "tools_posting"},
     }
     for role, tables in allowed.items():

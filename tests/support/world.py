@@ -23,7 +23,8 @@ from portal.jobs.context import Context, Failure
 from portal.jobs.models import Job, JobState
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
-from portal.tenancy.models import Membership, Role, Scope, Tenant
+from portal.tenancy.models import Invitation, Membership, Role, Scope, Tenant
+from tests.support.clients import sign_in
 from tests.support.imports.documents import document, import_document
 from tools.catalogue import servers
 from tools.catalogue.tools import create_tool, update_tool
@@ -98,8 +99,8 @@ def build_world(tenant: Tenant) -> World:
             # Nothing is asked there: the address is a forbidden one.
             actor=canary, slug=f"server-{canary}", title=text, url=f"http://127.0.0.1/{canary}",
         )  # fmt: skip
-        member = Client()
-        member.force_login(_staff(canary))
+        member = sign_in(tenant, _staff(canary))
+        Invitation.objects.create(username=canary, invited_by=canary)
     sync = _plan(tenant, source, canary, text)
     return World(tenant, canary, api, member, tool, imported, source, job, server, sync)
 

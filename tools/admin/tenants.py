@@ -1,4 +1,4 @@
-"""Admin of tenants (read-only: only the owner of the database makes them), memberships and API keys."""
+"""Admin of tenants (read-only: only the owner of the database makes them), memberships, invitations and API keys."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ from typing import Any, cast
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.auth import get_user_model
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from portal.tenancy.keys import create_api_key
-from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Role, Scope, Sensitivity, Tenant
+from portal.tenancy.models import (
+    ApiKey,
+    IdempotencyKey,
+    Invitation,
+    Membership,
+    Role,
+    Scope,
+    Sensitivity,
+    Tenant,
+)
 from tools.admin.base import ModelForm, ReadOnlyAdmin, TenantModelAdmin
 
 
@@ -22,27 +31,48 @@ class TenantAdmin(ReadOnlyAdmin):
     list_display = ("slug", "name", "created_at")
 
 
-class MembershipForm(ModelForm):
-    # A text input, not a list: users belong to no tenant, so a list would show all user names to every tenant.
-    user = forms.ModelChoiceField(
-        get_user_model().objects.all(), to_field_name="username", widget=forms.TextInput, label="Username"
-    )
-
-    def clean(self) -> dict[str, Any] | None:
-        cleaned = super().clean() or {}
-        user = cleaned.get("user")
-        if user is not None and Membership.objects.filter(user=user).exclude(pk=self.instance.pk).exists():
-            raise forms.ValidationError(f"{user} is already a member of this tenant.")
-        return cleaned
-
-
 @admin.register(Membership)
 class MembershipAdmin(TenantModelAdmin):
-    form = MembershipForm
+    """Roles of members. Whose membership it is never changes, and a new one begins with an invitation."""
+
     role_to_view = role_to_write = Role.ADMIN
     list_display = ("user", "role")
     list_select_related = ("user",)
     list_filter = ("role",)
+    fields = ("user", "role")
+    readonly_fields = ("user",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+
+class InvitationForm(ModelForm):
+    """Asks about members and invitations of this tenant only: whether a user name exists elsewhere is not told."""
+
+    def clean_username(self) -> str:
+        username: str = User.normalize_username(self.cleaned_data["username"])
+        if Membership.objects.filter(user__username=username).exists():
+            raise forms.ValidationError(f"{username} is already a member of this tenant.")
+        if Invitation.objects.filter(username=username).exists():
+            raise forms.ValidationError(f"{username} is already invited.")
+        return username
+
+
+@admin.register(Invitation)
+class InvitationAdmin(TenantModelAdmin):
+    """What waits to be accepted on the page Invitations. It is withdrawn by deleting it."""
+
+    role_to_view = role_to_write = Role.ADMIN
+    form = InvitationForm
+    list_display = ("username", "role", "invited_by", "created_at")
+    fields = ("username", "role")
+
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Invitation, form: Any, change: bool) -> None:
+        obj.invited_by = request.user.get_username()
+        super().save_model(request, obj, form, change)
 
 
 class ApiKeyForm(ModelForm):

@@ -35,12 +35,17 @@ def number(text: str, otherwise: int = 0) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else otherwise
 
 
+def without_credentials(address: str) -> str:
+    """The address without a user and a password."""
+    return _CREDENTIALS.sub(r"\1", address)
+
+
 class AddressInput(forms.URLInput):
     """A URL. One with a user and a password is refused, and comes back without them: a page never shows a password."""
 
     def format_value(self, value: Any) -> str | None:
         shown = super().format_value(value)
-        return _CREDENTIALS.sub(r"\1", shown) if shown else shown
+        return without_credentials(shown) if shown else shown
 
 
 class PlainTextField(forms.CharField):

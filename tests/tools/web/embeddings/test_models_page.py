@@ -13,9 +13,8 @@ from django.test import Client
 from embeddings import slots
 from embeddings.providers import ProviderError
 from portal.resilience import circuit_breaker
-from portal.tenancy.context import tenant_context
-from portal.tenancy.models import Membership, Role, Tenant
-from tests.support.clients import make_client
+from portal.tenancy.models import Role, Tenant
+from tests.support.clients import join, make_client, sign_in
 from tests.support.database import login
 from tests.support.embeddings.pipeline import Pipeline
 
@@ -52,11 +51,8 @@ def fill(pipeline: Pipeline) -> None:
 @pytest.fixture
 def superuser(committed: Tenant) -> Client:
     user = get_user_model().objects.create_user("root", is_staff=True, is_superuser=True)
-    with tenant_context(committed.pk):
-        Membership.objects.create(user=user, role=Role.ADMIN)
-    client = Client()
-    client.force_login(user)
-    return client
+    join(committed, user, Role.ADMIN)
+    return sign_in(committed, user)
 
 
 def page(client: Client, **headers: str) -> str:
