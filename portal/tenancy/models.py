@@ -119,9 +119,16 @@ class Sensitivity(models.TextChoices):
         return order[: order.index(highest) + 1]
 
 
-@track(exclude=["digest", "last_used_at"])
+@track(
+    exclude=["digest", "previous_digest", "last_used_at"],
+    # There were keys that never expired.
+    otherwise={"expires_at": models.DateTimeField(null=True, blank=True)},
+)
 class ApiKey(TenantModel):
-    """A bearer key. Only its SHA-256 digest is stored; the key itself is shown once."""
+    """A bearer key. Only the SHA-256 digest of its secret is stored; the secret itself is shown once.
+
+    A rotated key has two secrets for a while: the old one is `previous_digest`, which works until `previous_expires_at`.
+    """
 
     name = models.CharField(max_length=200)
     prefix = models.CharField(max_length=16, editable=False)
@@ -134,7 +141,9 @@ class ApiKey(TenantModel):
     requests_per_minute = models.PositiveIntegerField(
         null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(MAX_RATE)]
     )
-    expires_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(blank=True)  # a form may leave it to the default
+    previous_digest = models.BinaryField(max_length=32, unique=True, null=True, editable=False)
+    previous_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -18,7 +18,7 @@ from portal.jobs import services as jobs
 from portal.jobs.models import JobFailure
 from portal.resilience.models import Circuit
 from portal.tenancy.context import tenant_context
-from portal.tenancy.keys import find_caller
+from portal.tenancy.keys import create_api_key, find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Tenant
 from tests.support.pages.web import seen
 from tools.catalogue import servers, sources
@@ -52,7 +52,7 @@ def superuser(tenant: Tenant) -> Client:
 @pytest.fixture
 def a_row_of_everything(imported_tool: Tool, admin_database: psycopg.Connection[Any]) -> Iterator[None]:
     update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
-    key = ApiKey.objects.create(name="k", prefix="tp_x", digest=b"1", scopes=["search:read"])
+    key = create_api_key(name="k", scopes=["search:read"])[0]
     IdempotencyKey.objects.create(
         api_key=key, key="i", target_digest=b"1", body_digest=b"1", status=201, headers={}, body="{}"
     )
