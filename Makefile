@@ -43,7 +43,7 @@ reset: ## delete the database and all data of this folder (asks first; YES=1 doe
 	else echo "Nothing is installed here."; fi
 
 ##@ Check
-.PHONY: test test-long test-torch lint format types imports migrations-check coverage soak schemathesis
+.PHONY: test test-long test-torch lint format types imports migrations-check check-deploy coverage soak schemathesis
 test: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the quick tests (T=tests/search for all of a part, in one process)
 	@$(PYTEST) $(if $(T),$(T),$(PARALLEL) -m "not slow and not alone") $(if $(COVERAGE),--cov --cov-report=term-missing:skip-covered $(if $(T),--cov-fail-under=0))
 	@$(if $(T),:,$(PYTEST) -m alone)
@@ -69,6 +69,12 @@ imports: $(VENV)/.dev ## check that imports go one way
 
 migrations-check: $(VENV)/.model ## check that no model change lacks its migration
 	@$(BIN)/python manage.py makemigrations --check --dry-run
+
+# With the settings of production; nothing connects to these servers.
+check-deploy: $(VENV)/.model ## let Django judge the settings of production
+	@SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(48))') BEHIND_TLS=1 REDIS_URL=redis://check \
+		DATABASE_URL=postgresql://check/check PORTAL_DB_ROLE=app DJANGO_SETTINGS_MODULE=portal.settings \
+		$(BIN)/python -m django check --deploy --fail-level WARNING
 
 coverage: ## run the quick tests, list what they did not reach, and fail below the bound in pyproject.toml
 	@$(MAKE) test COVERAGE=1

@@ -9,6 +9,7 @@ class ToolsConfig(AppConfig):
 
     def ready(self) -> None:
         from embeddings import registry
+        from portal.http import sign_ins
         from portal.jobs import kinds
         from tools.api import errors
         from tools.catalogue import embedding_jobs
@@ -19,3 +20,4 @@ class ToolsConfig(AppConfig):
         for kind in (*embedding_jobs.KINDS, *import_jobs.KINDS):
             kinds.register(kind)
         errors.register()
+        sign_ins.connect()

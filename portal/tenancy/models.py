@@ -12,7 +12,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from portal.tenancy.context import current_tenant
-from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey, one_of
 from portal.tenancy.history import track
 
 M_co = TypeVar("M_co", bound=models.Model, covariant=True)
@@ -164,6 +164,37 @@ class ApiKey(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+
+class SignInOutcome(models.TextChoices):
+    """What became of an attempt to sign in."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    THROTTLED = "throttled", "Throttled (too many attempts)"
+
+
+class SignIn(TenantModel):
+    """An attempt to sign in as a member of the tenant (portal/http/sign_ins.py). Append-only, as the histories are."""
+
+    at = models.DateTimeField(db_default=Now())
+    username = models.CharField(max_length=150)  # the text, since the person may be deleted
+    outcome = models.CharField(max_length=10, choices=SignInOutcome.choices)
+    address = models.GenericIPAddressField(null=True)
+    request_id = models.CharField(max_length=128, blank=True)
+
+    class Meta(TenantModel.Meta):
+        verbose_name = "sign-in"
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            *TenantModel.Meta.constraints,
+            one_of("outcome", SignInOutcome, name="sign_in_outcome_known"),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["tenant", "username", "-at"], name="sign_in_of_person")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username}: {self.outcome}"
 
 
 class IdempotencyKey(TenantModel):

@@ -27,7 +27,7 @@ from tools.models import ManualOverride, McpServer, Source, Sync, SyncChange, To
 
 pytestmark = pytest.mark.usefixtures("one_or_two_models")
 OURS = [
-    "tenancy.Tenant", "tenancy.Membership", "tenancy.MembershipEvent", "tenancy.ApiKey", "tenancy.ApiKeyEvent", "tenancy.IdempotencyKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
+    "tenancy.Tenant", "tenancy.Membership", "tenancy.MembershipEvent", "tenancy.ApiKey", "tenancy.ApiKeyEvent", "tenancy.IdempotencyKey", "tenancy.SignIn", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
     "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask",
     "embeddings.EmbeddingModel", "tools.SourceEvent",
     "tools.ToolEvent", "tools.ManualOverrideEvent", "resilience.Circuit", "resilience.CounterSum", "jobs.Job", "jobs.JobFailure",
