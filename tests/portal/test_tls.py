@@ -81,3 +81,12 @@ def test_djangos_check_of_a_deployment_finds_nothing_S18() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "security.W" in run(*check, SECRET_KEY=key).stderr, "the check judges nothing"
     assert "make check-deploy" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_an_audit_without_data_says_that_nothing_was_audited_S18() -> None:
+    nobody = "http://127.0.0.1:9"
+    done = run(".ci/audit.py", HTTPS_PROXY=nobody, https_proxy=nobody, NO_PROXY="", no_proxy="")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "Nothing was audited: the vulnerability data of pypi.org cannot be reached from here.\n",
+    )
