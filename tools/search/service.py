@@ -112,7 +112,7 @@ def _query_vector(rights: Rights, slot: Slot, text: str) -> tuple[str | None, tu
     try:
         return _embed_query(rights.audience, slot, text), ()
     except ProviderError as error:
-        log.warning("Searching by keyword alone: %s", error)
+        log.warning("Searching by keyword alone (incident %s): %s", error.incident, error)
         return None, ("embedding_unavailable",)
 
 
