@@ -154,8 +154,11 @@ def http_url(name: str, *, needed_by: str, meaning: str) -> str:
     return value
 
 
-def flag(name: str, *, default: bool, meaning: str) -> bool:
-    """Declares a switch: `1`/`true`/`yes`/`on` or `0`/`false`/`no`/`off`; anything else is refused."""
+def flag(name: str, *, default: bool, meaning: str, replaces: str = "") -> bool:
+    """Declares a switch: `1`/`true`/`yes`/`on` or `0`/`false`/`no`/`off`; anything else is refused, and so is the setting that it
+    `replaces`, which would otherwise no longer protect anything without a word."""
+    if replaces and os.environ.get(replaces):
+        raise ImproperlyConfigured(f"{replaces} is no longer read. Set {name} instead (docs/settings.md).")
     found, origin = _read(name)
     value = default
     if found is not None:

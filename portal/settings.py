@@ -29,9 +29,9 @@ DEBUG = env.flag("DEBUG", default=False,
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]",
     meaning="Host names that the site answers to, as in Django.")
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", "",
-    meaning="Origins whose forms are accepted, as in Django; needed behind a proxy that ends TLS.")
-COOKIES_SECURE = env.flag("COOKIES_SECURE", default=False,
-    meaning="Sends cookies over HTTPS only. On where the site is reached by HTTPS.")
+    meaning="Origins whose forms are accepted, as in Django; needed behind a proxy that changes `Host`.")
+BEHIND_TLS = env.flag("BEHIND_TLS", default=False, replaces="COOKIES_SECURE",
+    meaning="On where a proxy ends TLS and sets `X-Forwarded-Proto`: `__Host-` cookies over HTTPS only, HSTS, redirects to HTTPS.")
 HOST = env.text("HOST", "127.0.0.1",
     meaning="Address that the web server listens on.")
 PORT = env.integer("PORT", 8000, low=1, high=65_535,
@@ -173,7 +173,7 @@ SEARCH_EXACT_LIMIT = env.integer("SEARCH_EXACT_LIMIT", 10_000, low=0, high=1_000
 SEARCH_POSTINGS_BUDGET = env.integer("SEARCH_POSTINGS_BUDGET", 2500, low=1, high=1_000_000,
     meaning="Postings that a question reads, at most, its rarest words first.")
 SEARCH_QUERY_CACHE = env.integer("SEARCH_QUERY_CACHE", 1000, low=0, high=100_000,
-    meaning="Vectors of questions that each process remembers (SRC-6).")
+    meaning="Vectors of questions that each process remembers, those of each tenant apart (SRC-6).")
 
 env.section("Imports")
 DOCUMENT_MAX_BYTES = env.integer("DOCUMENT_MAX_BYTES", 20_000_000, low=1000, high=200_000_000,
@@ -234,6 +234,7 @@ MIDDLEWARE = [
     "portal.http.problems.ApiProblemMiddleware",
     "portal.http.query_strings.NulReplacedMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "portal.http.static_files.StaticFilesMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -375,11 +376,8 @@ SPECTACULAR_SETTINGS = {
 
 # --- Pages ----------------------------------------------------------------------------------------------------------
 FILE_UPLOAD_MAX_MEMORY_SIZE = 2_500_000  # a larger upload is kept in a file
-LOGIN_URL = "login"
-LOGIN_REDIRECT_URL = "/"
-LOGOUT_REDIRECT_URL = "login"
-LANGUAGE_CODE = "en"
-TIME_ZONE = "UTC"
+LOGIN_URL, LOGIN_REDIRECT_URL, LOGOUT_REDIRECT_URL = "login", "/", "login"
+LANGUAGE_CODE, TIME_ZONE = "en", "UTC"
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {"staticfiles": {"BACKEND": "portal.http.static_files.DigestStorage"}}
@@ -390,19 +388,20 @@ WHITENOISE_MAX_AGE = 3600
 # One strict policy for pages and admin: tool text comes from strangers.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
-        "default-src": [NONE],
-        "script-src": [SELF],
-        "style-src": [SELF],
+        **{key: [NONE] for key in ("default-src", "base-uri", "frame-ancestors")},
+        **{key: [SELF] for key in ("script-src", "style-src", "font-src", "connect-src", "form-action")},
         "img-src": [SELF, "data:"],
-        "font-src": [SELF],
-        "connect-src": [SELF],
-        "form-action": [SELF],
-        "base-uri": [NONE],
-        "frame-ancestors": [NONE],
     }
 }
-# Django's defaults do the rest: cookies are HttpOnly and SameSite=Lax, no page may be framed.
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = COOKIES_SECURE
+# Django's defaults do the rest: cookies are HttpOnly or SameSite=Lax, no page may be framed.
+if BEHIND_TLS:
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = True
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_REDIRECT_EXEMPT = ["^livez$", "^readyz$", "^metrics$"]  # they are asked beside the proxy
+    SECURE_HSTS_SECONDS = 365 * 86_400
+# These want HSTS for all names of the domain, which are not the portal's to bind.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},

@@ -11,6 +11,7 @@ class ToolsConfig(AppConfig):
         from django.core import checks
 
         from embeddings import registry
+        from portal.http import sign_ins
         from portal.jobs import kinds
         from tools.api import errors
         from tools.catalogue import embedding_jobs, mcp_allow_list
@@ -22,3 +23,4 @@ class ToolsConfig(AppConfig):
             kinds.register(kind)
         errors.register()
         checks.register(mcp_allow_list.check_file, mcp_allow_list.CHECKS)
+        sign_ins.connect()

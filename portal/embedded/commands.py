@@ -173,6 +173,8 @@ def _run(
         "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS") or "ignore:You're running the worker",
     }
     started = time.monotonic()
+    first_run = root / ".portal" / "first-run.json"
+    known = _read(first_run)
     command = [sys.executable, *PREPARE.command[1:]]
     made = subprocess.run(command, cwd=root, env={**environment, "PORTAL_DB_ROLE": PREPARE.role}, check=False)
     if made.returncode:
@@ -188,7 +190,7 @@ def _run(
             supervisor.step()
             if not announced and (_answers(host, port) or time.monotonic() - started > ANSWER_SECONDS):
                 announced = True
-                _announce(root / ".portal" / "first-run.json", host, port)
+                _announce(first_run, host, port, known)
             if project and time.monotonic() - revived > REVIVE_SECONDS:
                 revived = time.monotonic()
                 for line in next(log):
@@ -243,17 +245,36 @@ def _answers(host: str, port: int) -> bool:
         connection.close()
 
 
-def _announce(path: Path, host: str, port: int) -> None:
-    """Say where the portal answers and how to use it; first-run.json gets the URL of this run."""
-    url = f"http://{host}:{port}"
+def _read(path: Path) -> dict[str, str]:
+    """What first-run.json holds; nothing where there is none, or a damaged one."""
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
+        return {}
+    return run if isinstance(run, dict) else {}
+
+
+def _announce(path: Path, host: str, port: int, known: dict[str, str]) -> None:
+    """Say where the portal answers and how to use it; first-run.json gets the URL of this run.
+
+    Password and key are printed once, when they are not those that were `known` before this start: a terminal's lines are kept
+    in logs and in screenshots.
+    """
+    url = f"http://{host}:{port}"
+    run = _read(path)
+    if not run:
         say(f"\n  Tool Portal runs at {url}\n")
         return
     if run.get("url") != url:
         run["url"] = url
         write_private(path, json.dumps(run, indent=1) + "\n")
+    file = f"{path.parent.name}/{path.name}"
+    if run["api_key"] == known.get("api_key"):
+        say(
+            f"\n  Tool Portal runs at {url}\n"
+            f"  Sign in as {run['username']}. The first password and the API key stand in {file}. Ctrl-C stops everything.\n"
+        )
+        return
     search = (
         f"{url}/api/v1/tools/search?{urlencode({'query': run.get('question', FIRST_QUESTION), 'top_k': 3})}"
     )
@@ -263,7 +284,7 @@ def _announce(path: Path, host: str, port: int) -> None:
         f"  Sign in as {run['username']} with the password {run['password']}\n"
         f"  API key: {run['api_key']}\n"
         f"  Find a tool: curl -s -H {shlex.quote(header)} {shlex.quote(search)}\n"
-        f"  The same stands in {path.parent.name}/{path.name}. Ctrl-C stops everything.\n"
+        f"  These secrets are not printed again; they stand in {file}. Ctrl-C stops everything.\n"
     )
 
 

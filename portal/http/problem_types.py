@@ -39,8 +39,9 @@ _TYPES = (
     ProblemType(
         "authentication_failed", 401,
         "There was no API key, or it is mistyped, expired or revoked. The answer does not tell which.",
-        "Send `Authorization: Bearer KEY`. A new key comes from `manage.py create_api_key` or from the admin.",
-        "This needs a valid API key. Send `Authorization: Bearer KEY`.",
+        "Send `Authorization: Bearer KEY`. A new key comes from `manage.py create_api_key` or from the admin; one that has expired gets "
+        "a new secret from `manage.py rotate_api_key NAME` or from the admin.",
+        "There is no API key here, or it is mistyped, expired or revoked. Send `Authorization: Bearer KEY`.",
     ),
     ProblemType(
         "permission_denied", 403,

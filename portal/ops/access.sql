@@ -94,6 +94,9 @@ ALTER TABLE tenancy_membership OWNER TO CURRENT_USER;
 ALTER TABLE tenancy_membershipevent ENABLE ROW LEVEL SECURITY;
 ALTER TABLE tenancy_membershipevent FORCE ROW LEVEL SECURITY;
 ALTER TABLE tenancy_membershipevent OWNER TO CURRENT_USER;
+ALTER TABLE tenancy_signin ENABLE ROW LEVEL SECURITY;
+ALTER TABLE tenancy_signin FORCE ROW LEVEL SECURITY;
+ALTER TABLE tenancy_signin OWNER TO CURRENT_USER;
 ALTER TABLE tenancy_tenant ENABLE ROW LEVEL SECURITY;
 ALTER TABLE tenancy_tenant FORCE ROW LEVEL SECURITY;
 ALTER TABLE tenancy_tenant OWNER TO CURRENT_USER;
@@ -148,6 +151,7 @@ CREATE POLICY tenant ON tenancy_idempotencykey AS PERMISSIVE FOR ALL TO portal_a
 CREATE POLICY tenant ON tenancy_invitation AS PERMISSIVE FOR ALL TO portal_app USING ((tenant_id = (current_setting('portal.tenant'::text))::uuid)) WITH CHECK ((tenant_id = (current_setting('portal.tenant'::text))::uuid));
 CREATE POLICY tenant ON tenancy_membership AS PERMISSIVE FOR ALL TO portal_app USING ((tenant_id = (current_setting('portal.tenant'::text))::uuid)) WITH CHECK ((tenant_id = (current_setting('portal.tenant'::text))::uuid));
 CREATE POLICY tenant ON tenancy_membershipevent AS PERMISSIVE FOR ALL TO portal_app USING ((tenant_id = (current_setting('portal.tenant'::text))::uuid)) WITH CHECK ((tenant_id = (current_setting('portal.tenant'::text))::uuid));
+CREATE POLICY tenant ON tenancy_signin AS PERMISSIVE FOR ALL TO portal_app USING ((tenant_id = (current_setting('portal.tenant'::text))::uuid)) WITH CHECK ((tenant_id = (current_setting('portal.tenant'::text))::uuid));
 CREATE POLICY tenant ON tenancy_tenant AS PERMISSIVE FOR ALL TO portal_app USING ((id = (current_setting('portal.tenant'::text))::uuid)) WITH CHECK ((id = (current_setting('portal.tenant'::text))::uuid));
 CREATE POLICY tenant ON tools_endpoint AS PERMISSIVE FOR ALL TO portal_app, portal_worker USING ((tenant_id = (current_setting('portal.tenant'::text))::uuid)) WITH CHECK ((tenant_id = (current_setting('portal.tenant'::text))::uuid));
 CREATE POLICY tenant ON tools_manualoverride AS PERMISSIVE FOR ALL TO portal_app, portal_worker USING ((tenant_id = (current_setting('portal.tenant'::text))::uuid)) WITH CHECK ((tenant_id = (current_setting('portal.tenant'::text))::uuid));
@@ -234,6 +238,7 @@ GRANT EXECUTE ON FUNCTION tools_search_candidates(vector,text,integer,text,doubl
 GRANT EXECUTE ON FUNCTION tools_search_candidates(vector,text,integer,text,double precision,integer,text[],text[],text[],text[],uuid[],text[],text[],text[],text[],text[],integer,integer,integer,double precision,double precision,double precision) TO portal_worker;
 GRANT INSERT, SELECT ON TABLE tenancy_apikeyevent TO portal_app;
 GRANT INSERT, SELECT ON TABLE tenancy_membershipevent TO portal_app;
+GRANT INSERT, SELECT ON TABLE tenancy_signin TO portal_app;
 GRANT INSERT, SELECT ON TABLE tools_manualoverrideevent TO portal_app;
 GRANT INSERT, SELECT ON TABLE tools_manualoverrideevent TO portal_worker;
 GRANT INSERT, SELECT ON TABLE tools_mcpserverevent TO portal_app;

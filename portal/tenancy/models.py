@@ -12,7 +12,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from portal.tenancy.context import current_tenant
-from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey, one_of
 from portal.tenancy.history import track
 
 M_co = TypeVar("M_co", bound=models.Model, covariant=True)
@@ -146,9 +146,16 @@ class Sensitivity(models.TextChoices):
         return order[: order.index(highest) + 1]
 
 
-@track(exclude=["digest", "last_used_at"])
+@track(
+    exclude=["digest", "previous_digest", "last_used_at"],
+    # There were keys that never expired.
+    otherwise={"expires_at": models.DateTimeField(null=True, blank=True)},
+)
 class ApiKey(TenantModel):
-    """A bearer key. Only its SHA-256 digest is stored; the key itself is shown once."""
+    """A bearer key. Only the SHA-256 digest of its secret is stored; the secret itself is shown once.
+
+    A rotated key has two secrets for a while: the old one is `previous_digest`, which works until `previous_expires_at`.
+    """
 
     name = models.CharField(max_length=200)
     prefix = models.CharField(max_length=16, editable=False)
@@ -161,7 +168,9 @@ class ApiKey(TenantModel):
     requests_per_minute = models.PositiveIntegerField(
         null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(MAX_RATE)]
     )
-    expires_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(blank=True)  # a form may leave it to the default
+    previous_digest = models.BinaryField(max_length=32, unique=True, null=True, editable=False)
+    previous_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -182,6 +191,37 @@ class ApiKey(TenantModel):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+
+class SignInOutcome(models.TextChoices):
+    """What became of an attempt to sign in."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    THROTTLED = "throttled", "Throttled (too many attempts)"
+
+
+class SignIn(TenantModel):
+    """An attempt to sign in as a member of the tenant (portal/http/sign_ins.py). Append-only, as the histories are."""
+
+    at = models.DateTimeField(db_default=Now())
+    username = models.CharField(max_length=150)  # the text, since the person may be deleted
+    outcome = models.CharField(max_length=10, choices=SignInOutcome.choices)
+    address = models.GenericIPAddressField(null=True)
+    request_id = models.CharField(max_length=128, blank=True)
+
+    class Meta(TenantModel.Meta):
+        verbose_name = "sign-in"
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            *TenantModel.Meta.constraints,
+            one_of("outcome", SignInOutcome, name="sign_in_outcome_known"),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["tenant", "username", "-at"], name="sign_in_of_person")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username}: {self.outcome}"
 
 
 class IdempotencyKey(TenantModel):

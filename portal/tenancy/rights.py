@@ -24,6 +24,9 @@ SCOPES_OF_ROLE: dict[str, frozenset[str]] = {
     Role.ADMIN: frozenset({Scope.ADMIN}),
 }  # fmt: skip
 
+Audience = tuple[UUID, frozenset[str], str]
+"""Tenant, scopes and highest sensitivity: callers of one audience may know of each other what a cache tells."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rights:
@@ -57,6 +60,11 @@ class Rights:
     def may(self, scope: str) -> bool:
         """Whether the caller holds the scope, or `admin`, which includes every other one."""
         return bool(self.scopes & {scope, Scope.ADMIN})
+
+    @property
+    def audience(self) -> Audience:
+        """The part of a cache's key that keeps what one caller asked from those with other rights (S4)."""
+        return self.tenant_id, self.scopes, self.max_sensitivity
 
     @property
     def may_edit(self) -> bool:

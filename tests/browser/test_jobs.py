@@ -17,6 +17,7 @@ from bench.stack import Stack, stack
 from portal.jobs import heartbeats
 from portal.tenancy.context import tenant_context
 from tests.support.database import real_commits
+from tests.support.embeddings.providers import CANNOT_EVER
 from tests.support.pages.browser import Portal
 from tools.catalogue.tools import create_tool
 from tools.models import ToolEmbedding
@@ -137,7 +138,7 @@ def test_a_backfill_is_watched_cancelled_resumed_and_its_failures_retried_UI_3_6
     state(page, "Partial")
     expect(page.locator(".job-line")).to_contain_text("60 of 60 · 3 failed")
     reasons = page.get_by_role("table", name="Reasons")
-    expect(reasons).to_contain_text("this text cannot be embedded")
+    expect(reasons).to_contain_text(CANNOT_EVER.public)
     expect(reasons.get_by_role("cell", name="3", exact=True)).to_be_visible()
 
     provider.be(QUICK)

@@ -64,6 +64,7 @@ class EmbeddingModelAdmin(ReadOnlyAdmin):
     """To look at; the page of the models and `manage.py embedding_model` switch and drop."""
 
     list_display = ("model", "slot", "serves", "provider", "created_at")
+    exclude = ("url",)  # the address of the provider is for those who run the portal
 
 
 @admin.register(Circuit)

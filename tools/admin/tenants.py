@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, cast
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
 
-from portal.tenancy.keys import create_api_key
+from portal.tenancy.keys import DEFAULT_LIFETIME, MAX_LIFETIME, create_api_key, rotate_api_key
 from portal.tenancy.models import (
     ApiKey,
     IdempotencyKey,
@@ -81,6 +83,9 @@ class ApiKeyForm(ModelForm):
     class Meta:
         model = ApiKey
         fields = ("name", "scopes", "max_sensitivity", "requests_per_minute", "expires_at")
+        help_texts = {
+            "expires_at": f"Empty: in {DEFAULT_LIFETIME.days} days. At most {MAX_LIFETIME.days} days from now."
+        }
 
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
@@ -88,10 +93,13 @@ class ApiKeyForm(ModelForm):
             raise forms.ValidationError("A key with this name already exists.")
         return name
 
-    def clean_expires_at(self) -> Any:
-        expires_at = self.cleaned_data["expires_at"]
-        if expires_at is not None and expires_at <= timezone.now():
+    def clean_expires_at(self) -> datetime:
+        now = timezone.now()
+        expires_at: datetime = self.cleaned_data["expires_at"] or now + DEFAULT_LIFETIME
+        if expires_at <= now:
             raise forms.ValidationError("This time is in the past.")
+        if expires_at > now + MAX_LIFETIME:
+            raise forms.ValidationError(f"A key expires after {MAX_LIFETIME.days} days at most.")
         return expires_at
 
 
@@ -103,7 +111,7 @@ class NewKeyRequest(HttpRequest):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(TenantModelAdmin):
-    """A key is created here and shown once; afterwards it can only be revoked."""
+    """A key is created here and shown once; afterwards it can be rotated, which shows its new secret once, and revoked."""
 
     role_to_view = role_to_write = Role.ADMIN
     role_to_delete = None
@@ -116,11 +124,12 @@ class ApiKeyAdmin(TenantModelAdmin):
         "max_sensitivity",
         "requests_per_minute",
         "expires_at",
+        "previous_expires_at",
         "last_used_at",
         "revoked_at",
         "created_at",
     )
-    actions = ("revoke",)
+    actions = ("rotate", "revoke")
 
     def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
@@ -136,12 +145,11 @@ class ApiKeyAdmin(TenantModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         given = form.cleaned_data
-        expires_in = given["expires_at"] - timezone.now() if given["expires_at"] else None
         row, secret = create_api_key(
             name=given["name"],
             scopes=given["scopes"],
             max_sensitivity=given["max_sensitivity"],
-            expires_in=expires_in,
+            expires_in=given["expires_at"] - timezone.now(),
             requests_per_minute=given["requests_per_minute"],
         )
         obj.__dict__.update(row.__dict__)
@@ -150,17 +158,37 @@ class ApiKeyAdmin(TenantModelAdmin):
     def response_add(
         self, request: HttpRequest, obj: ApiKey, post_url_continue: object = None
     ) -> HttpResponse:
-        """Shows the key in this answer and nowhere else: a redirect's message would store it in the session."""
+        return self._show_secret(request, "API key created", obj, cast(NewKeyRequest, request).secret)
+
+    def _show_secret(self, request: HttpRequest, title: str, key: ApiKey, secret: str) -> HttpResponse:
+        """Shows the secret in this answer and nowhere else: a redirect's message would store it in the session."""
         context = {
             **self.admin_site.each_context(request),
-            "title": "API key created",
+            "title": title,
             "opts": self.opts,
-            "key": obj,
-            "secret": cast(NewKeyRequest, request).secret,
+            "key": key,
+            "secret": secret,
         }
         return TemplateResponse(
             request, "admin/api_key_created.html", context, headers={"Cache-Control": "no-store"}
         )
+
+    @admin.action(
+        description="Rotate: show a new secret, end the old one in 24 hours", permissions=["revoke"]
+    )
+    def rotate(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> HttpResponse | None:
+        names = list(queryset.values_list("name", flat=True)[:2])
+        if len(names) != 1:
+            messages.error(
+                request, "Select one key. Its new secret is shown once, so keys are rotated one by one."
+            )
+            return None
+        try:
+            key, secret = rotate_api_key(name=names[0])
+        except ValidationError as error:
+            messages.error(request, " ".join(error.messages))
+            return None
+        return self._show_secret(request, "API key rotated", key, secret)
 
     @admin.action(description="Revoke", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:

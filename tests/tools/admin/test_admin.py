@@ -18,7 +18,7 @@ from portal.jobs import services as jobs
 from portal.jobs.models import JobFailure
 from portal.resilience.models import Circuit
 from portal.tenancy.context import tenant_context
-from portal.tenancy.keys import find_caller
+from portal.tenancy.keys import create_api_key, find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Invitation, Membership, Tenant
 from tests.support.clients import join, sign_in
 from tests.support.pages.web import seen
@@ -28,7 +28,7 @@ from tools.models import ManualOverride, McpServer, Source, Sync, SyncChange, To
 
 pytestmark = pytest.mark.usefixtures("one_or_two_models")
 OURS = [
-    "tenancy.Tenant", "tenancy.Membership", "tenancy.MembershipEvent", "tenancy.Invitation", "tenancy.ApiKey", "tenancy.ApiKeyEvent", "tenancy.IdempotencyKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
+    "tenancy.Tenant", "tenancy.Membership", "tenancy.MembershipEvent", "tenancy.Invitation", "tenancy.ApiKey", "tenancy.ApiKeyEvent", "tenancy.IdempotencyKey", "tenancy.SignIn", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
     "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask",
     "embeddings.EmbeddingModel", "tools.SourceEvent",
     "tools.ToolEvent", "tools.ManualOverrideEvent", "resilience.Circuit", "resilience.CounterSum", "jobs.Job", "jobs.JobFailure",
@@ -59,7 +59,7 @@ def superuser(tenant: Tenant) -> Client:
 @pytest.fixture
 def a_row_of_everything(imported_tool: Tool, admin_database: psycopg.Connection[Any]) -> Iterator[None]:
     update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
-    key = ApiKey.objects.create(name="k", prefix="tp_x", digest=b"1", scopes=["search:read"])
+    key = create_api_key(name="k", scopes=["search:read"])[0]
     IdempotencyKey.objects.create(
         api_key=key, key="i", target_digest=b"1", body_digest=b"1", status=201, headers={}, body="{}"
     )

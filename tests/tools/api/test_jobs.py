@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 from portal.tenancy.models import Scope, Tenant
 from tests.support.clients import make_api
 from tests.support.embeddings.pipeline import Pipeline
+from tests.support.embeddings.providers import CANNOT_EVER
 from tests.support.jobs.harness import JobHarness
 from tests.support.jobs.scenarios import poisoned, put, ready_tools
 from tools.catalogue.embedding_jobs import BACKFILL, REFRESH
@@ -110,7 +111,7 @@ def test_failures_are_listed_page_by_page_and_retried_EMB_9(
     address = f"{JOBS}/{pk}"
     [failure] = api.get(f"{address}/errors").data["results"]
     assert failure["item_id"] == str(pks[2])
-    assert (failure["label"], failure["error"]) == ("tool_3", "this text cannot be embedded")
+    assert (failure["label"], failure["error"]) == ("tool_3", CANNOT_EVER.public)
     assert set(api.get(address).data["links"]) == {"self", "errors", "retry_failed"}
     for verb in ("cancel", "resume"):
         refused = api.post(f"{address}/{verb}")
