@@ -19,6 +19,7 @@ from portal.jobs.context import Context
 from portal.jobs.errors import CannotGoOn, LostClaim
 from portal.jobs.loop import WorkLoop, heartbeat
 from portal.jobs.models import Job, JobState
+from portal.tenancy.rights import acting_with
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ def _heartbeat(job: Job) -> None:
 def _work(context: Context) -> None:
     job = context.job
     try:
-        is_over = kinds.get(job.kind).run(context) or context.stopping() == "cancel"
+        with acting_with(job.own_rights):
+            is_over = kinds.get(job.kind).run(context) or context.stopping() == "cancel"
     except LostClaim:
         raise
     except CannotGoOn as refusal:

@@ -1,4 +1,5 @@
-"""The tenant of a page: every request of a signed-in member runs in one transaction of the tenant they work in.
+"""The tenant of a page: every request of a signed-in member runs in one transaction of the tenant they work in, with the rights of
+their role there.
 
 The API does not pass here (it has no session): its views open their own, shorter blocks. So do the pages that ask somebody
 else or parse a document (`calls_external`), since a transaction must not wait for that.
@@ -17,6 +18,7 @@ from django.urls import Resolver404, resolve
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
+from portal.tenancy.rights import Rights, acting_with
 
 SESSION_KEY = "tenant"
 
@@ -72,10 +74,11 @@ class TenantMiddleware:
         wanted = request.session.get(SESSION_KEY)
         member = next((one for one in found if str(one.tenant_id) == wanted), found[0])
         request.member, request.memberships = member, found
-        if _calls_external(request):
-            return self.get_response(request)
-        with tenant_context(member.tenant_id):
-            return self.get_response(request)
+        with acting_with(Rights.of_member(member, request.user.get_username())):
+            if _calls_external(request):
+                return self.get_response(request)
+            with tenant_context(member.tenant_id):
+                return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> None:
         # Django turns the exception into a response below us, so the block above would commit half a request.

@@ -37,6 +37,7 @@ class AccessEventAdmin(EventAdmin):
     """Who may do what is for those who decide it."""
 
     role_to_view = Role.ADMIN
+    is_of_catalogue = False
 
 
 class MembershipEventAdmin(AccessEventAdmin):

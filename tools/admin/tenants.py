@@ -19,6 +19,7 @@ from tools.admin.base import ModelForm, ReadOnlyAdmin, TenantModelAdmin
 
 @admin.register(Tenant)
 class TenantAdmin(ReadOnlyAdmin):
+    is_of_catalogue = False
     list_display = ("slug", "name", "created_at")
 
 
@@ -38,6 +39,7 @@ class MembershipForm(ModelForm):
 
 @admin.register(Membership)
 class MembershipAdmin(TenantModelAdmin):
+    is_of_catalogue = False
     form = MembershipForm
     role_to_view = role_to_write = Role.ADMIN
     list_display = ("user", "role")
@@ -77,6 +79,7 @@ class ApiKeyAdmin(TenantModelAdmin):
 
     role_to_view = role_to_write = Role.ADMIN
     role_to_delete = None
+    is_of_catalogue = False
     form = ApiKeyForm
     list_display = ("name", "prefix", "scopes", "max_sensitivity", "expires_at", "last_used_at", "revoked_at")
     fields = (
@@ -143,6 +146,7 @@ class IdempotencyKeyAdmin(ReadOnlyAdmin):
     """The stored requests without their responses, which may show more than this user may see."""
 
     role_to_view = Role.ADMIN
+    is_of_catalogue = False
     list_display = ("key", "api_key", "status", "created_at")
     list_select_related = ("api_key",)
     fields = ("key", "api_key", "status", "created_at")
