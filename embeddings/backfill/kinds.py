@@ -138,6 +138,7 @@ def backfill_kind(
         count=lambda args: count_backfill(entity, chosen(args), statuses(args), args["limit"]),
         run=run,
         usual_rate=USUAL_RATE,
+        seen_items=entity.visible,
     )
 
 
@@ -196,4 +197,5 @@ def refresh_kind(entity: EmbeddedEntity, *, name: str) -> JobKind:
         count=lambda args: (len(args["ids"]), entity.active().filter(pk__in=args["ids"]).count()),
         run=run,
         usual_rate=USUAL_RATE,
+        seen_items=entity.visible,
     )

@@ -17,6 +17,7 @@ from portal.jobs.transitions import JobQuerySet
 from portal.tenancy.context import tenant_context
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
 from portal.tenancy.models import TenantManager, TenantModel
+from portal.tenancy.rights import Rights, current_rights
 
 __all__ = ["Job", "JobFailure", "JobState", "WorkerHeartbeat"]
 
@@ -38,6 +39,10 @@ class Job(TenantModel):
     kind = models.CharField(max_length=40)
     title = models.CharField(max_length=200)
     requested_by = models.CharField(max_length=200)
+    # Of who started it, with which it runs (Rights.as_row); empty: the tenant's own.
+    rights = models.JSONField(
+        default=dict, db_default=models.Value({}, output_field=models.JSONField()), editable=False
+    )
     args = models.JSONField(default=dict)
     state = models.CharField(max_length=10, choices=JobState.choices, default=JobState.QUEUED)
     # No two active jobs of a kind have the same. Null: any number may run. A kind may clear it before its end.
@@ -116,6 +121,16 @@ class Job(TenantModel):
         return tenant_context(cast(uuid.UUID, self.tenant_id))
 
     @property
+    def own_rights(self) -> Rights:
+        """Those with which it runs."""
+        return Rights.of_row(cast(uuid.UUID, self.tenant_id), self.requested_by, self.rights)
+
+    @property
+    def shown_error(self) -> str:
+        """Its error, which may name any tool that it worked on, for those who may see all that it sees; else empty."""
+        return self.error if current_rights().covers(self.own_rights) else ""
+
+    @property
     def is_active(self) -> bool:
         return self.effective_state in ACTIVE
 
@@ -148,12 +163,15 @@ class Job(TenantModel):
             "skipped": progress.skipped,
             "rate": progress.rate,
             "eta_seconds": progress.eta_seconds,
-            "error": self.error or None,
+            "error": self.shown_error or None,
             **{name: at and at.isoformat().replace("+00:00", "Z") for name, at in times.items()},
         }
 
     @property
     def log_lines(self) -> list[LogLine]:
+        """Its log, shown as its error is."""
+        if not current_rights().covers(self.own_rights):
+            return []
         return [LogLine(datetime.fromisoformat(line["at"]), line["text"]) for line in self.log]
 
     @property

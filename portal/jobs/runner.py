@@ -24,6 +24,7 @@ from portal.jobs.errors import CannotGoOn, LostClaim
 from portal.jobs.loop import WorkLoop, heartbeat
 from portal.jobs.models import Job, JobState
 from portal.jobs.transitions import JobQuerySet
+from portal.tenancy.rights import acting_with
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,8 @@ def _heartbeat(job: Job) -> None:
 def _work(context: Context) -> None:
     job = context.job
     try:
-        is_over = kinds.get(job.kind).run(context) or context.stopping() == "cancel"
+        with acting_with(job.own_rights):
+            is_over = kinds.get(job.kind).run(context) or context.stopping() == "cancel"
     except LostClaim:
         raise
     except CannotGoOn as refusal:

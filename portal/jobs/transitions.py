@@ -35,6 +35,7 @@ from portal.jobs.states import (
     JobState,
     with_line,
 )
+from portal.tenancy.rights import current_rights
 
 if TYPE_CHECKING:
     from portal.jobs.models import Job
@@ -55,6 +56,13 @@ def _gave_way() -> Q:
 
 class JobQuerySet(models.QuerySet["Job"]):
     """The transitions, each only from the states that allow it; they return whether the row was changed."""
+
+    def seen(self) -> JobQuerySet:
+        """Those that the current caller may know of: a job tells of all tools that its own rights let it work on."""
+        rights = current_rights()
+        if rights.sees_all_sensitivities:
+            return self
+        return self.filter(Q(rights__max_sensitivity__in=rights.sensitivities))
 
     def with_effective_state(self) -> JobQuerySet:
         """Adds `effective_state` and `read_at`. A job whose runner is silent is lost or queued before `take_up_lost` has stored it,

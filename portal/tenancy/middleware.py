@@ -1,4 +1,5 @@
-"""The tenant of a page: every request of a signed-in member runs in one transaction of the tenant they work in.
+"""The tenant of a page: every request of a signed-in member runs in one transaction of the tenant they work in, with the rights of
+their role there.
 
 The session is pinned to that tenant: it changes by the member's own switch and by nothing else. Every form carries the tenant
 that it was made for, and one of another tenant is refused, because the session may have been switched in another tab.
@@ -22,6 +23,7 @@ from django.urls import Resolver404, resolve
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
+from portal.tenancy.rights import Rights, acting_with
 
 SESSION_KEY = "tenant"
 FORM_FIELD = "made_for_tenant"
@@ -114,10 +116,13 @@ class TenantMiddleware:
         request.memberships = memberships(cast(int, request.user.pk))
         pinned = request.session.get(SESSION_KEY)
         request.member = next((one for one in request.memberships if str(one.tenant_id) == pinned), None)
-        if request.member is None or _calls_external(request):
+        if request.member is None:
             return self.get_response(request)
-        with tenant_context(request.member.tenant_id):
-            return self.get_response(request)
+        with acting_with(Rights.of_member(request.member, request.user.get_username())):
+            if _calls_external(request):
+                return self.get_response(request)
+            with tenant_context(request.member.tenant_id):
+                return self.get_response(request)
 
     def process_view(self, request: HttpRequest, *_: object) -> None:
         """Raises OtherTenant. Runs after the check of the CSRF token, and before the view."""

@@ -42,6 +42,7 @@ class AccessEventAdmin(EventAdmin):
     """Who may do what is for those who decide it."""
 
     role_to_view = Role.ADMIN
+    is_of_catalogue = False
 
 
 class MembershipEventAdmin(AccessEventAdmin):
@@ -58,6 +59,7 @@ class MembershipEventAdmin(AccessEventAdmin):
 
 @admin.register(SignIn)
 class SignInAdmin(ReadOnlyAdmin):
+    is_of_catalogue = False
     role_to_view = Role.ADMIN
     list_display = ("at", "username", "outcome", "address", "request_id")
     list_filter = ("outcome",)

@@ -30,6 +30,7 @@ from tools.admin.base import ModelForm, ReadOnlyAdmin, TenantModelAdmin
 
 @admin.register(Tenant)
 class TenantAdmin(ReadOnlyAdmin):
+    is_of_catalogue = False
     list_display = ("slug", "name", "created_at")
 
 
@@ -37,6 +38,7 @@ class TenantAdmin(ReadOnlyAdmin):
 class MembershipAdmin(TenantModelAdmin):
     """Roles of members. Whose membership it is never changes, and a new one begins with an invitation."""
 
+    is_of_catalogue = False
     role_to_view = role_to_write = Role.ADMIN
     list_display = ("user", "role")
     list_select_related = ("user",)
@@ -64,6 +66,7 @@ class InvitationForm(ModelForm):
 class InvitationAdmin(TenantModelAdmin):
     """What waits to be accepted on the page Invitations. It is withdrawn by deleting it."""
 
+    is_of_catalogue = False
     role_to_view = role_to_write = Role.ADMIN
     form = InvitationForm
     list_display = ("username", "role", "invited_by", "created_at")
@@ -115,6 +118,7 @@ class ApiKeyAdmin(TenantModelAdmin):
 
     role_to_view = role_to_write = Role.ADMIN
     role_to_delete = None
+    is_of_catalogue = False
     form = ApiKeyForm
     list_display = ("name", "prefix", "scopes", "max_sensitivity", "expires_at", "last_used_at", "revoked_at")
     fields = (
@@ -201,6 +205,7 @@ class IdempotencyKeyAdmin(ReadOnlyAdmin):
     """The stored requests without their responses, which may show more than this user may see."""
 
     role_to_view = Role.ADMIN
+    is_of_catalogue = False
     list_display = ("key", "api_key", "status", "created_at")
     list_select_related = ("api_key",)
     fields = ("key", "api_key", "status", "created_at")

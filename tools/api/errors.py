@@ -8,6 +8,7 @@ from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError, TooMa
 from portal.outbound.errors import FetchError, FetchTimeout, InvalidTarget
 from tools.api.jobs.addresses import job_address
 from tools.catalogue.errors import (
+    BeyondRights,
     Busy,
     CatalogueError,
     Invalid,
@@ -23,6 +24,7 @@ from tools.search.service import SearchUnavailable
 def register() -> None:
     """Gives each error of the services its status, its type of problem and its further members."""
     register_problem(CatalogueError, 409)
+    register_problem(BeyondRights, 403)
     register_problem(Busy, 409, "busy")
     register_problem(ManagedBySource, 409, "managed_by_source")
     register_problem(NameTaken, 409, "name_taken")

@@ -23,6 +23,7 @@ from tools.catalogue.errors import Invalid, ManagedBySource
 from tools.catalogue.history import ANY_EVENT, require_event
 from tools.catalogue.mcp_allow_list import command_of, require_secret, tenant_slug
 from tools.catalogue.tools import catalogue_write, refuse_unknown_fields, validate_fields
+from tools.catalogue.visibility import seen
 from tools.models import McpServer
 from tools.models.server import Health
 
@@ -78,9 +79,10 @@ def delete_server(*, pk: UUID, actor: str) -> None:
         try:
             server.delete()
         except RestrictedError:
-            sources = ", ".join(server.sources.values_list("slug", flat=True))
+            shown = ", ".join(seen(server.sources.all()).values_list("slug", flat=True))
+            read_here = f"these sources are read: {shown}" if shown else "sources are read"
             raise ManagedBySource(
-                f"{server} is where these sources are read: {sources}. Give them another server, or delete them first."
+                f"{server} is where {read_here}. Give them another server, or delete them first."
             ) from None
 
 

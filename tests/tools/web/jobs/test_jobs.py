@@ -29,14 +29,24 @@ Make = Callable[..., Job]
 
 
 # --- One job ------------------------------------------------------------------------------------------------------------
+def test_a_jobs_log_and_what_failed_of_hidden_tools_are_for_operators_SEC_4(
+    operator_client: Client, viewer_client: Client, running: Callable[..., Context]
+) -> None:
+    context = running(failures=failures("too long"), log="Begun.")
+    for client, shown in ((operator_client, True), (viewer_client, False)):
+        html = job_page(client, context)
+        assert [word in html for word in ("Begun.", "too long", "tool_0")] == [shown] * 3
+        assert ("The log is shown to operators" in html) is not shown
+
+
 def test_a_running_job_shows_counts_and_asks_again_by_itself_UI_3_6_EMB_8(
-    viewer_client: Client, running: Callable[..., Context]
+    operator_client: Client, running: Callable[..., Context]
 ) -> None:
     context = running(
         done=40, skipped=2, stage="embedding", failures=failures("too long", "too long"), log="Begun."
     )
     Job.objects.update(claimed_at=timezone.now() - timedelta(seconds=2))
-    html = job_page(viewer_client, context)
+    html = job_page(operator_client, context)
     assert "44 of 100 · 2 failed · 2 skipped" in html
     assert "/s · about" in html
     assert '<progress class="progress-line" max="100" value="44"' in html
