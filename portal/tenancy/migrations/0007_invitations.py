@@ -65,6 +65,7 @@ class Migration(migrations.Migration):
                 (
                     "tenant",
                     models.ForeignKey(
+                        db_index=False,
                         default=portal.tenancy.context.current_tenant,
                         editable=False,
                         on_delete=django.db.models.deletion.CASCADE,
