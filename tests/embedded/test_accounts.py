@@ -36,7 +36,8 @@ def spied(account: PortalAccount, role: str, environment: dict[str, str], capsys
             said += capsys.readouterr().out
     finally:
         supervisor.kill()
-        supervisor.step()
+        while any(child.process for child in supervisor.children):
+            supervisor.step()
     return json.loads(said[said.index("{") : said.index("\n", said.index('"server"'))])
 
 

@@ -16,7 +16,6 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management import call_command
 from django.db import IntegrityError, transaction
-from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
@@ -24,6 +23,7 @@ from rest_framework.test import APIClient
 from manage import role_of
 from portal.tenancy.keys import create_api_key, find_caller, rotate_api_key
 from portal.tenancy.models import ApiKey, Membership, Tenant
+from tests.support.clients import sign_in
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
@@ -131,8 +131,7 @@ def test_the_admin_rotates_one_key_at_a_time_and_the_history_names_who_S6(
 ) -> None:
     root = get_user_model().objects.create_superuser("root", password=None)
     Membership.objects.create(user=root, role="admin")
-    client = Client()
-    client.force_login(root)
+    client = sign_in(tenant, root)
     row, old = new_key()
     other, _ = create_api_key(name="other", scopes=["search:read"])
     address = reverse("admin:tenancy_apikey_changelist")
@@ -188,8 +187,7 @@ def test_an_upgrade_gives_keys_without_an_expiry_90_days_and_no_key_more_than_36
 def test_the_admin_makes_keys_for_90_days_and_refuses_more_than_365_S6(tenant: Tenant) -> None:
     root = get_user_model().objects.create_superuser("root", password=None)
     Membership.objects.create(user=root, role="admin")
-    client = Client()
-    client.force_login(root)
+    client = sign_in(tenant, root)
     form = {"name": "ci", "scopes": ["search:read"], "max_sensitivity": "internal"}
     address = reverse("admin:tenancy_apikey_add")
     late = timezone.now() + 366 * DAY

@@ -16,6 +16,7 @@ from django.urls import reverse
 
 from portal.http.sign_ins import record_sign_in
 from portal.tenancy.context import tenant_context
+from portal.tenancy.middleware import FORM_HEADER
 from portal.tenancy.models import Membership, SignIn, SignInOutcome, Tenant
 
 PASSWORD = "correct horse battery"
@@ -100,8 +101,10 @@ def test_the_admin_shows_sign_ins_and_changes_of_access_with_their_requests_to_a
     page = client.get(reverse("admin:tenancy_signin_changelist")).content.decode()
     assert user.username in page
     assert "number-4" in page
-    form = {"user": person().username, "role": "viewer"}
-    client.post(reverse("admin:tenancy_membership_add"), form, headers={"X-Request-ID": "number-5"})
+    row = Membership.objects.get(user=person(tenant))
+    change = reverse("admin:tenancy_membership_change", args=[row.pk])
+    made_for = {FORM_HEADER: str(tenant.pk), "X-Request-ID": "number-5"}
+    client.post(change, {"role": "operator"}, headers=made_for)
     assert "number-5" in client.get(reverse("admin:tenancy_membershipevent_changelist")).content.decode()
     assert client.get(reverse("admin:tenancy_signin_add")).status_code == 403
     Membership.objects.filter(user=user).update(role="operator")

@@ -16,7 +16,7 @@ from portal.jobs import services as jobs
 from portal.jobs.context import Context, Failure
 from portal.jobs.models import Job, JobState
 from portal.tenancy.models import Membership, Role, Tenant
-from tests.support.clients import make_api
+from tests.support.clients import make_api, sign_in
 from tests.support.imports.documents import document, import_document
 from tests.support.world import RARE_WORD, World
 from tools.catalogue import servers
@@ -117,6 +117,4 @@ def _client(tenant: Tenant, role: str, *, is_staff: bool) -> Client:
     concerned = ["tools", "embeddings", "resilience", "jobs", "tenancy"]
     user.user_permissions.set(Permission.objects.filter(content_type__app_label__in=concerned))
     Membership.objects.create(user=user, role=role, tenant=tenant)
-    client = Client()
-    client.force_login(user)
-    return client
+    return sign_in(tenant, user)

@@ -20,7 +20,7 @@ from rest_framework.test import APIClient
 from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Role, Tenant
-from tests.support.clients import make_api
+from tests.support.clients import make_api, sign_in
 from tests.support.servers.mcp_servers import plain, write_allow_list
 from tools.catalogue import servers
 from tools.catalogue.errors import Invalid, SyncFailed
@@ -54,9 +54,7 @@ def agent(committed: Tenant) -> APIClient:
 def superuser(tenant: Tenant) -> Client:
     user = get_user_model().objects.create_superuser("root", password=None)
     Membership.objects.create(user=user, role=Role.ADMIN)
-    client = Client()
-    client.force_login(user)
-    return client
+    return sign_in(tenant, user)
 
 
 def give(settings: Any, tmp_path: Path, *slugs: str) -> None:

@@ -29,6 +29,7 @@ MAY_START = {
     "tools/imports/fetching/mcp/client.py": "mcp_session, which is told an entry of MCP_COMMANDS_FILE",
     "tools/imports/fetching/mcp/stdio.py": "an entry of MCP_COMMANDS_FILE",
     "tools/imports/fetching/sandbox.py": "itself, as the reader of one document",
+    "tools/imports/fetching/spec_validator.py": "itself once more, as the check of one document",
 }
 # The embedded services, their supervisor, and what asks whether a process is there.
 MAY_START_FOLDERS = ("portal/embedded/", "portal/processes")
