@@ -82,15 +82,15 @@ def workers(running: Stack) -> Iterator[Callable[..., None]]:
 
 @pytest.fixture
 def catalogue(portal: Portal, admin_database: psycopg.Connection[Any]) -> None:
-    """Sixty tools without a vector, as the start of a portal with its first provider finds them; three cannot be embedded."""
+    """Sixty tools whose embedding has failed, as a provider that was down for long leaves them; three cannot be embedded at all."""
     with tenant_context(portal.tenant.pk):
         for number in range(TOOLS):
             text = f"Does a permanent poison {number}." if number % 20 == 7 else f"Does thing {number}."
             create_tool(actor="test", tool_id=f"tool_{number}", name=f"tool_{number}", description=text)
-    admin_database.execute("DELETE FROM embeddings_embeddingtask WHERE tenant_id = %s", [portal.tenant.pk])
-    admin_database.execute(
-        "UPDATE tools_toolembedding SET status = 'disabled' WHERE tenant_id = %s", [portal.tenant.pk]
-    )
+    for table in ("embeddings_embeddingtask", "tools_toolembedding"):
+        admin_database.execute(
+            f"UPDATE {table} SET status = 'failed' WHERE tenant_id = %s", [portal.tenant.pk]
+        )
 
 
 def start_backfill(page: Page) -> None:
