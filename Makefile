@@ -47,10 +47,11 @@ reset: ## delete the database and all data of this folder (asks first; YES=1 doe
 .PHONY: test test-long test-torch lint format types imports migrations-check check-deploy audit coverage soak schemathesis
 test: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the quick tests (T=tests/search for all of a part, in one process)
 	@$(PYTEST) $(if $(T),$(T),$(PARALLEL) -m "not slow and not alone") $(if $(COVERAGE),--cov --cov-report=term-missing:skip-covered $(if $(T),--cov-fail-under=0))
-	@$(if $(T),:,$(PYTEST) -m alone)
+	@$(if $(T),:,$(PYTEST) -m "alone and not slow")
 
 test-long: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the tests that are marked slow
-	@$(PYTEST) $(PARALLEL) -m slow
+	@$(PYTEST) $(PARALLEL) -m "slow and not alone"
+	@$(PYTEST) -m "slow and alone"
 
 test-torch: $(TORCH_VENV)/.made ## hold the torch runtime against onnx, in an environment of its own
 	@HF_HUB_OFFLINE=1 $(TORCH_BIN)/python -m pytest -p no:cacheprovider tests/torch
