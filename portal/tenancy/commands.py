@@ -13,6 +13,8 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import OperationalError, connection
 
+from portal.tenancy.keys import DEFAULT_LIFETIME, MAX_LIFETIME
+
 DONE, SOME_FAILED, USAGE, REFUSED, DEPENDENCY_DOWN = 0, 1, 2, 3, 4
 DEFAULT_TENANT = "default"
 Options = dict[str, Any]
@@ -29,6 +31,17 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def add_key_lifetime(parser: CommandParser) -> None:
+    """The option `expires_in_days` of the commands that make the secret of an API key."""
+    parser.add_argument(
+        "--expires-in-days",
+        type=whole_number(1, MAX_LIFETIME.days),
+        metavar="DAYS",
+        default=DEFAULT_LIFETIME.days,
+        help=f"default: %(default)s; {MAX_LIFETIME.days} at most",
+    )
 
 
 class PortalCommand(BaseCommand):

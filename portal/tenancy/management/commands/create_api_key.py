@@ -9,9 +9,9 @@ import pghistory
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
 
-from portal.tenancy.commands import REFUSED, Options, TenantCommand, whole_number
+from portal.tenancy.commands import REFUSED, Options, TenantCommand, add_key_lifetime, whole_number
 from portal.tenancy.context import tenant_context
-from portal.tenancy.keys import DEFAULT_LIFETIME, MAX_LIFETIME, create_api_key
+from portal.tenancy.keys import create_api_key
 from portal.tenancy.models import MAX_RATE, Scope, Sensitivity
 
 
@@ -25,13 +25,7 @@ class Command(TenantCommand):
             "--scope", action="append", choices=Scope.values, required=True, help="may be given several times"
         )
         parser.add_argument("--max-sensitivity", choices=Sensitivity.values, default=Sensitivity.RESTRICTED)
-        parser.add_argument(
-            "--expires-in-days",
-            type=whole_number(1, MAX_LIFETIME.days),
-            metavar="DAYS",
-            default=DEFAULT_LIFETIME.days,
-            help=f"default: %(default)s; {MAX_LIFETIME.days} at most",
-        )
+        add_key_lifetime(parser)
         parser.add_argument(
             "--rate",
             type=whole_number(1, MAX_RATE),

@@ -9,9 +9,9 @@ import pghistory
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
 
-from portal.tenancy.commands import REFUSED, Options, TenantCommand, whole_number
+from portal.tenancy.commands import REFUSED, Options, TenantCommand, add_key_lifetime, whole_number
 from portal.tenancy.context import tenant_context
-from portal.tenancy.keys import DEFAULT_LIFETIME, MAX_LIFETIME, MAX_OVERLAP, rotate_api_key
+from portal.tenancy.keys import MAX_OVERLAP, rotate_api_key
 from portal.tenancy.models import ApiKey
 
 MAX_OVERLAP_HOURS = MAX_OVERLAP // timedelta(hours=1)
@@ -23,13 +23,7 @@ class Command(TenantCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("name", metavar="NAME", help="the key's name")
-        parser.add_argument(
-            "--expires-in-days",
-            type=whole_number(1, MAX_LIFETIME.days),
-            metavar="DAYS",
-            default=DEFAULT_LIFETIME.days,
-            help=f"default: %(default)s; {MAX_LIFETIME.days} at most",
-        )
+        add_key_lifetime(parser)
         parser.add_argument(
             "--overlap-hours",
             type=whole_number(0, MAX_OVERLAP_HOURS),
