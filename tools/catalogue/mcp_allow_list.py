@@ -135,11 +135,9 @@ def _section(written: JsonObject, name: str) -> JsonObject:
 
 
 def _command(name: str, entry: object) -> Command:
-    if not isinstance(entry, dict):
-        raise ValueError(f"{name} must be an object")
-    _only(entry, name, {"command", "environment", "tenants"})
+    given = _object(name, entry, {"command", "environment", "tenants"})
     command = Command(
-        _texts(entry, name, "command"), _texts(entry, name, "environment"), _texts(entry, name, "tenants")
+        _texts(given, name, "command"), _texts(given, name, "environment"), _texts(given, name, "tenants")
     )
     if not command.words:
         raise ValueError(f"{name} has no command")
@@ -147,10 +145,14 @@ def _command(name: str, entry: object) -> Command:
 
 
 def _secret(name: str, entry: object) -> list[str]:
+    return _texts(_object(name, entry, {"tenants"}), name, "tenants")
+
+
+def _object(name: str, entry: object, known: set[str]) -> JsonObject:
     if not isinstance(entry, dict):
         raise ValueError(f"{name} must be an object")
-    _only(entry, name, {"tenants"})
-    return _texts(entry, name, "tenants")
+    _only(entry, name, known)
+    return entry
 
 
 def _texts(entry: JsonObject, name: str, key: str) -> list[str]:
