@@ -90,7 +90,7 @@ class Membership(TenantModel):
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["tenant", "user"], name="membership_once"),
-            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),
+            one_of("role", Role, name="membership_role_known"),
         ]
 
     def __str__(self) -> str:
@@ -110,9 +110,8 @@ class Invitation(TenantModel):
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             models.UniqueConstraint(fields=["tenant", "username"], name="invitation_once"),
-            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="invitation_role_known"),
+            one_of("role", Role, name="invitation_role_known"),
         ]
 
     def __str__(self) -> str:
@@ -213,7 +212,6 @@ class SignIn(TenantModel):
     class Meta(TenantModel.Meta):
         verbose_name = "sign-in"
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             one_of("outcome", SignInOutcome, name="sign_in_outcome_known"),
         ]
         indexes: ClassVar[list[models.Index]] = [
