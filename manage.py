@@ -18,6 +18,7 @@ ADMIN_COMMANDS = {
     "makemigrations",
     "migrate",
     "prepare_database",
+    "rotate_api_key",
     "showmigrations",
     "sqlmigrate",
 }

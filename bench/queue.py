@@ -50,7 +50,7 @@ print('ready', flush=True); sys.stdin.readline(); began = time.time()
 for i in range(0, len(texts), batch): provider.embed(texts[i:i+batch], 'passage')
 print(json.dumps({'done': len(texts), 'began': began, 'ended': time.time()}))
 """
-_WORKER = """
+WORKER = """
 import django, json, time, sys; django.setup()
 from embeddings.providers import get_provider
 from embeddings.queue.worker import drain
@@ -148,7 +148,7 @@ def backfill(portal: Stack) -> dict[str, float]:
         parts = [[tenant, str(part), str(WORKERS), str(BATCH)] for part in range(WORKERS)]
         floor.append(rate(portal, _BARE_MODEL, "app", parts))
         requeue_all(portal, "backfill")
-        ours.append(rate(portal, _WORKER, "worker", [[]] * WORKERS))
+        ours.append(rate(portal, WORKER, "worker", [[]] * WORKERS))
     return compared(ours, floor, "tools_per_s")
 
 
@@ -159,7 +159,7 @@ def tasks(portal: Stack) -> dict[str, float]:
         requeue_all(portal, "tasks")
         floor.append(rate(portal, _BARE_SQL, "admin", [[tenant_id(portal, "tasks")]] * WORKERS))
         requeue_all(portal, "tasks")
-        ours.append(rate(portal, _WORKER, "worker", [[]] * WORKERS, **instant))
+        ours.append(rate(portal, WORKER, "worker", [[]] * WORKERS, **instant))
     return compared(ours, floor, "tasks_per_s")
 
 

@@ -73,7 +73,6 @@ class EmbeddingTask(TenantModel):
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             models.UniqueConstraint(
                 fields=["tenant", "entity_type", "entity_id", "model"], name="embedding_task_once"
             ),
@@ -168,7 +167,6 @@ class EntityEmbedding(TenantModel):
     class Meta(TenantModel.Meta):
         abstract = True
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             models.UniqueConstraint(fields=["tenant", "entity", "slot"], name="%(class)s_once"),
             models.CheckConstraint(condition=models.Q(slot__in=[0, 1]), name="%(class)s_slot_0_or_1"),
             models.CheckConstraint(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -20,13 +21,18 @@ EntityTable = type[TenantModel]
 EmbeddingTable = type[EntityEmbedding]
 
 
+def _all_of_them(rows: QuerySet[Any]) -> QuerySet[Any]:
+    return rows
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddedEntity:
     """One entity type.
 
     `rows` is the model of the entities, which has the field `active`; `model` holds their embeddings. `load_texts(ids)` runs
     inside the tenant's context and returns the normalised source text of every *active* entity among `ids`; an id that is
-    missing from the answer is not embedded. `label_field` names an entity for people.
+    missing from the answer is not embedded. `label_field` names an entity for people. `seen(rows)` leaves those that the current
+    caller may see.
     """
 
     type: str
@@ -34,14 +40,19 @@ class EmbeddedEntity:
     model: EmbeddingTable
     load_texts: Callable[[Iterable[UUID]], Mapping[UUID, str]]
     label_field: str = "name"
+    seen: Callable[[QuerySet[Any]], QuerySet[Any]] = _all_of_them
 
     @property
     def table(self) -> str:
         return self.model._meta.db_table
 
-    def active(self) -> QuerySet[TenantModel]:
-        """The active entities of the current tenant."""
-        return self.rows.objects.filter(Q(active=True))
+    def visible(self) -> QuerySet[Any]:
+        """The entities of the current tenant that the caller may see."""
+        return self.seen(self.rows.objects.all())
+
+    def active(self) -> QuerySet[Any]:
+        """Those of them that are active."""
+        return self.visible().filter(Q(active=True))
 
     def labels(self, ids: Collection[UUID]) -> dict[UUID, str]:
         """What people call the entities, by id."""

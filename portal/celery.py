@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery, bootsteps, signals
 from django.utils.module_loading import import_string
 
+from portal.embedded.spawn import hide_from_own_user
+
 if TYPE_CHECKING:
     from portal.jobs.loop import WorkLoop
 
+hide_from_own_user()
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 os.environ.setdefault("PORTAL_DB_ROLE", "worker")
 

@@ -18,6 +18,8 @@ from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from portal.processes import LOGIN_OF_ROLE
+
 ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / ".portal"
 MASK = "********"
@@ -66,7 +68,10 @@ def _generated() -> dict[str, str]:
         values: dict[str, str] = json.loads((STATE / "services.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
-    return values
+    # The file has the logins of all roles; a process keeps that of its own, and the owner's process has to set them all.
+    role = os.environ.get("PORTAL_DB_ROLE") or "app"
+    others = set() if role == "admin" else {login for of, login in LOGIN_OF_ROLE.items() if of != role}
+    return {name: value for name, value in values.items() if name not in others}
 
 
 GENERATED = _generated()
@@ -149,8 +154,11 @@ def http_url(name: str, *, needed_by: str, meaning: str) -> str:
     return value
 
 
-def flag(name: str, *, default: bool, meaning: str) -> bool:
-    """Declares a switch: `1`/`true`/`yes`/`on` or `0`/`false`/`no`/`off`; anything else is refused."""
+def flag(name: str, *, default: bool, meaning: str, replaces: str = "") -> bool:
+    """Declares a switch: `1`/`true`/`yes`/`on` or `0`/`false`/`no`/`off`; anything else is refused, and so is the setting that it
+    `replaces`, which would otherwise no longer protect anything without a word."""
+    if replaces and os.environ.get(replaces):
+        raise ImproperlyConfigured(f"{replaces} is no longer read. Set {name} instead (docs/settings.md).")
     found, origin = _read(name)
     value = default
     if found is not None:

@@ -1,4 +1,4 @@
-"""Gunicorn's settings: prefork `sync` workers, one a core and two at least, because a search is one core's work from start to end.
+"""Gunicorn's settings: prefork `sync` workers: one a core, because a search is one core's work from start to end, and one for imports.
 
 They answer the proxy (portal/proxy), which starts them on a Unix socket and hands them whole requests. Alone they would wait for
 every client that is slow to send or to read.

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 CELERY = ("python", "-m", "celery", "--quiet", "-A", "portal")
 # Workers need neither gossip nor mingle: they share nothing, and both cost seconds at the start.
 QUIET = ("--without-gossip", "--without-mingle", "--loglevel", "INFO")
-BEAT_FILE = ".portal/beat-schedule"
+LOGIN_OF_ROLE = {"app": "DATABASE_URL", "worker": "DATABASE_WORKER_URL", "admin": "DATABASE_ADMIN_URL"}
+"""The variable with the one database login that a role needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,13 @@ class Process:
     command: tuple[str, ...]
     role: str
     stage: int = 0
+
+
+def environment_of(process: Process, given: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process: of the database logins it gets that of its role alone."""
+    own = LOGIN_OF_ROLE[process.role]
+    kept = {name: value for name, value in given.items() if name == own or name not in LOGIN_OF_ROLE.values()}
+    return {**kept, "PORTAL_DB_ROLE": process.role}
 
 
 PREPARE = Process("migrate", ("python", "-m", "portal.ops.prepare"), role="admin")
@@ -42,5 +51,5 @@ PROCESSES = (
         role="worker",
         stage=1,
     ),
-    Process("beat", (*CELERY, "beat", "--schedule", BEAT_FILE, "--loglevel", "INFO"), role="worker", stage=2),
+    Process("beat", (*CELERY, "beat", "--loglevel", "INFO"), role="worker", stage=2),
 )

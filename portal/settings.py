@@ -14,7 +14,7 @@ import os
 import pghistory
 from csp.constants import NONE, SELF
 
-from portal import env
+from portal import api_settings, env
 
 BASE_DIR = env.ROOT
 
@@ -29,16 +29,17 @@ DEBUG = env.flag("DEBUG", default=False,
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]",
     meaning="Host names that the site answers to, as in Django.")
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", "",
-    meaning="Origins whose forms are accepted, as in Django; needed behind a proxy that ends TLS.")
-COOKIES_SECURE = env.flag("COOKIES_SECURE", default=False,
-    meaning="Sends cookies over HTTPS only. On where the site is reached by HTTPS.")
+    meaning="Origins whose forms are accepted, as in Django; needed behind a proxy that changes `Host`.")
+BEHIND_TLS = env.flag("BEHIND_TLS", default=False, replaces="COOKIES_SECURE",
+    meaning="On where a proxy ends TLS and sets `X-Forwarded-Proto`: `__Host-` cookies over HTTPS only, HSTS, redirects to HTTPS.")
 HOST = env.text("HOST", "127.0.0.1",
     meaning="Address that the web server listens on.")
 PORT = env.integer("PORT", 8000, low=1, high=65_535,
     meaning="Port that the web server listens on.")
-WEB_CONCURRENCY = env.integer("WEB_CONCURRENCY", max(2, len(os.sched_getaffinity(0))), low=1, high=1000,
-    default_rule="one a core, at least 2",
-    meaning="Processes of the web. All but one of them may read documents and ask MCP servers at a time; others answer 503.")
+WEB_CONCURRENCY = env.integer("WEB_CONCURRENCY", max(3, len(os.sched_getaffinity(0)) + 1), low=1, high=1000,
+    default_rule="one a core and one more, at least 3",
+    meaning="Processes of the web. All but one of them may read documents and ask MCP servers at a time, and no tenant has all of "
+            "these where there are 3 or more; others answer 503.")
 LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", allowed=("NOTSET", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"),
     meaning="Messages below this level are not logged.")
 METRICS_TOKEN = env.secret("METRICS_TOKEN",
@@ -63,13 +64,24 @@ BROKER_URL, CACHE_URL = env.redis_urls()
 
 env.section("Jobs")
 JOB_LOST_SECONDS = env.number("JOB_LOST_SECONDS", 60, low=0.5, high=3600,
-    meaning="Seconds without a heartbeat after which a job counts as lost, and another process resumes it.")
+    meaning="Seconds without a heartbeat after which a job's process counts as dead, and another one resumes the job.")
+JOB_MAX_RESUMES = env.integer("JOB_MAX_RESUMES", 3, low=0, high=100,
+    meaning="Times that a job whose process died is resumed by itself; after that it is `lost` until a person resumes it.")
+JOB_THREADS = env.integer("JOB_THREADS", 3, low=1, high=32,
+    meaning="Jobs that one process runs at a time, each of another tenant. Those that wait take turns with them (SEC-5).")
+JOB_MAX_ACTIVE = env.integer("JOB_MAX_ACTIVE", 500, low=1, high=100_000,
+    meaning="Unfinished jobs of a tenant, at most; a further one is refused (429).")
+JOB_MIN_RATE = env.number("JOB_MIN_RATE", 1, low=0.1, high=1000,
+    meaning="The slowest `rate` that a backfill may ask for, in tools a second.")
 JOB_POLL = env.number("JOB_POLL", 2, low=0.05, high=60,
     meaning="Seconds between two looks for jobs, for a process that no message wakes.")
 JOB_MAX_ATTEMPTS = env.integer("JOB_MAX_ATTEMPTS", 5, low=1, high=100,
     meaning="Errors of the database that a job may meet in one batch before it fails; until then it is started again.")
 JOB_KEEP_DAYS = env.integer("JOB_KEEP_DAYS", 90, low=1, high=36_500,
     meaning="Days that a job is kept after its end; `manage.py prune` and beat delete older ones.")
+
+BEAT_FILE = env.text("BEAT_FILE", ".portal/beat-schedule",
+    meaning="File in which beat notes when it last started what. `make up` as root sets it, since its account may not write here.")
 
 env.section("Embeddings")
 EMBEDDING_PROVIDER = env.text("EMBEDDING_PROVIDER", "sentence-transformers",
@@ -161,7 +173,7 @@ SEARCH_EXACT_LIMIT = env.integer("SEARCH_EXACT_LIMIT", 10_000, low=0, high=1_000
 SEARCH_POSTINGS_BUDGET = env.integer("SEARCH_POSTINGS_BUDGET", 2500, low=1, high=1_000_000,
     meaning="Postings that a question reads, at most, its rarest words first.")
 SEARCH_QUERY_CACHE = env.integer("SEARCH_QUERY_CACHE", 1000, low=0, high=100_000,
-    meaning="Vectors of questions that each process remembers (SRC-6).")
+    meaning="Vectors of questions that each process remembers, those of each tenant apart (SRC-6).")
 
 env.section("Imports")
 DOCUMENT_MAX_BYTES = env.integer("DOCUMENT_MAX_BYTES", 20_000_000, low=1000, high=200_000_000,
@@ -179,10 +191,11 @@ SYNC_RETRY_SECONDS = env.number("SYNC_RETRY_SECONDS", 300, low=1, high=86_400,
 SYNCS_KEPT = env.integer("SYNCS_KEPT", 100, low=1, high=100_000,
     meaning="Syncs of each source, with their documents, that are kept; beat deletes older ones daily.")
 MCP_COMMANDS_FILE = env.text("MCP_COMMANDS_FILE", "",
-    meaning="JSON file of the MCP servers that may be started, by id (docs/mcp-import.md): "
-            '`{"time": {"command": ["uvx", "mcp-server-time"], "environment": ["TZ"]}}`. Without it none may.')
+    meaning="JSON file that says which tenant may start which MCP server, and which may have which secret sent (docs/mcp-import.md). "
+            "Without it none may.")
 MCP_SECRET_PREFIX = env.text("MCP_SECRET_PREFIX", "MCP_SECRET_",
-    meaning="Beginning of the environment variables that MCP servers may be sent as headers.")
+    meaning="Beginning of the environment variables that MCP servers may be sent as headers, where MCP_COMMANDS_FILE gives them to the "
+            "tenant.")
 MCP_SECONDS = env.number("MCP_SECONDS", 60, low=1, high=600,
     meaning="Seconds from the start of an MCP server to the end of its list.")
 
@@ -223,6 +236,7 @@ MIDDLEWARE = [
     "portal.http.problems.ApiProblemMiddleware",
     "portal.http.query_strings.NulReplacedMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "portal.http.static_files.StaticFilesMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -244,6 +258,7 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            "builtins": ["tools.templatetags.form_tokens"],  # every form says which tenant it was made for
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
@@ -269,7 +284,12 @@ DATABASES = {
             "-c idle_in_transaction_session_timeout=60s",
             "application_name": f"portal-{DB_ROLE}",
             "connect_timeout": 5,
-            "pool": {"min_size": 1, "max_size": 4, "timeout": 5},
+            # A job has a connection for its batch, and others for moments: its heartbeat, its progress.
+            "pool": {
+                "min_size": 1,
+                "max_size": 4 + 2 * JOB_THREADS if DB_ROLE == "worker" else 4,
+                "timeout": 5,
+            },
         },
     }
 }
@@ -308,6 +328,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 60,
 }
 CELERY_TASK_PUBLISH_RETRY = False
+CELERY_BEAT_SCHEDULE_FILENAME = BEAT_FILE
 # fmt: off
 CELERY_BEAT_SCHEDULE = {
     "reconcile-embeddings": {"task": "embeddings.tasks.reconcile", "schedule": EMBEDDING_RECONCILE_SECONDS, "options": {"expires": 240}},
@@ -319,44 +340,13 @@ CELERY_BEAT_SCHEDULE = {
 # fmt: on
 
 # --- API ------------------------------------------------------------------------------------------------------------
-REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["portal.http.authentication.ApiKeyAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["portal.http.authentication.HasScope"],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["portal.http.bodies.JsonBody"],
-    "DEFAULT_THROTTLE_CLASSES": ["portal.http.rate_limits.KeyRate"],
-    "DEFAULT_SCHEMA_CLASS": "tools.api.schema.auto_schema.PortalSchema",
-    "EXCEPTION_HANDLER": "portal.http.problems.problem_response",
-    "UNAUTHENTICATED_USER": None,
-    "URL_FORMAT_OVERRIDE": None,
-}
-SPECTACULAR_SETTINGS = {
-    "TITLE": "Tool Portal",
-    "VERSION": "1",
-    "OAS_VERSION": "3.1.1",
-    "DESCRIPTION": "A catalogue of tools for agents: imported, edited, embedded, and found by what they do. Every refusal is a "
-    "problem (RFC 9457) whose `type` is a page of its own.",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SCHEMA_PATH_PREFIX": "/api/v1",
-    "PREPROCESSING_HOOKS": ["tools.api.schema.components.only_v1"],
-    "POSTPROCESSING_HOOKS": ["tools.api.schema.components.with_problem"],
-    "COMPONENT_SPLIT_REQUEST": True,
-    # What a request may leave out is not said to be missing in an answer.
-    "COMPONENT_SPLIT_PATCH": True,
-    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    "SERVE_AUTHENTICATION": [],
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "/static/portal/favicon.svg",
-    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False, "validatorUrl": None},
-}
+REST_FRAMEWORK = api_settings.REST_FRAMEWORK
+SPECTACULAR_SETTINGS = api_settings.SPECTACULAR_SETTINGS
 
 # --- Pages ----------------------------------------------------------------------------------------------------------
 FILE_UPLOAD_MAX_MEMORY_SIZE = 2_500_000  # a larger upload is kept in a file
-LOGIN_URL = "login"
-LOGIN_REDIRECT_URL = "/"
-LOGOUT_REDIRECT_URL = "login"
-LANGUAGE_CODE = "en"
-TIME_ZONE = "UTC"
+LOGIN_URL, LOGIN_REDIRECT_URL, LOGOUT_REDIRECT_URL = "login", "/", "login"
+LANGUAGE_CODE, TIME_ZONE = "en", "UTC"
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {"staticfiles": {"BACKEND": "portal.http.static_files.DigestStorage"}}
@@ -367,19 +357,20 @@ WHITENOISE_MAX_AGE = 3600
 # One strict policy for pages and admin: tool text comes from strangers.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
-        "default-src": [NONE],
-        "script-src": [SELF],
-        "style-src": [SELF],
+        **{key: [NONE] for key in ("default-src", "base-uri", "frame-ancestors")},
+        **{key: [SELF] for key in ("script-src", "style-src", "font-src", "connect-src", "form-action")},
         "img-src": [SELF, "data:"],
-        "font-src": [SELF],
-        "connect-src": [SELF],
-        "form-action": [SELF],
-        "base-uri": [NONE],
-        "frame-ancestors": [NONE],
     }
 }
-# Django's defaults do the rest: cookies are HttpOnly and SameSite=Lax, no page may be framed.
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = COOKIES_SECURE
+# Django's defaults do the rest: cookies are HttpOnly or SameSite=Lax, no page may be framed.
+if BEHIND_TLS:
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = True
+    SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_REDIRECT_EXEMPT = ["^livez$", "^readyz$", "^metrics$"]  # they are asked beside the proxy
+    SECURE_HSTS_SECONDS = 365 * 86_400
+# These want HSTS for all names of the domain, which are not the portal's to bind.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},

@@ -8,8 +8,10 @@ from typing import Any
 from django.core.wsgi import get_wsgi_application
 from django.urls import get_resolver
 
+from portal.embedded.spawn import hide_from_own_user
 from portal.http import bulkhead  # noqa: F401 - before the workers are forked, who share its file
 
+hide_from_own_user()
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 _django = get_wsgi_application()

@@ -27,6 +27,7 @@ from tests.support.clients import make_api, make_client
 from tests.support.database import real_commits
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.jobs.harness import JobHarness, spawn
+from tests.support.servers import mcp_servers
 from tests.support.servers.http_server import Handler
 from tools.catalogue.tools import create_tool
 from tools.models import Tool
@@ -246,3 +247,9 @@ def server(settings: Any) -> Iterator[str]:
     running.shutdown()
     thread.join()
     running.server_close()
+
+
+@pytest.fixture
+def allowed_secrets(settings: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Every tenant may use the secrets that tests name, and no command."""
+    mcp_servers.allow(settings, tmp_path_factory.mktemp("allow"))

@@ -22,7 +22,7 @@ from portal.embedded.errors import ServiceError
 from portal.embedded.layout import unwritable
 from portal.tenancy.commands import DEFAULT_TENANT
 from portal.tenancy.context import tenant_context
-from portal.tenancy.keys import create_api_key, digest
+from portal.tenancy.keys import MAX_LIFETIME, create_api_key, digest
 from portal.tenancy.models import ApiKey, Membership, Role, Scope, Tenant
 from tools.demo import import_demo, parse_demo
 
@@ -60,7 +60,7 @@ def first_run(*, file: Path, url: str, demo: bool = True) -> FirstRun:
         with tenant_context(tenant.pk), pghistory.context(actor=ACTOR):
             password = _operator_password()
             key_name = _free_key_name()
-            _, key = create_api_key(name=key_name, scopes=Scope.values)
+            _, key = create_api_key(name=key_name, scopes=Scope.values, expires_in=MAX_LIFETIME)
         tools = import_demo(documents, tenant_id=tenant.pk, actor=ACTOR) if created else 0
         run = {"url": url, "username": USERNAME, "password": password, "api_key": key}
         _write(file, run)

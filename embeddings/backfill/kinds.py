@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import Count, Q, QuerySet
 from rest_framework import serializers
 
@@ -34,7 +35,9 @@ Select = Callable[[Arguments], QuerySet[Any]]
 
 def _pace_fields() -> Fields:
     return {
-        "rate": Number(low=0.1, high=10_000, allow_null=True, help_text="Items a second at most."),
+        "rate": Number(
+            low=settings.JOB_MIN_RATE, high=10_000, allow_null=True, help_text="Items a second at most."
+        ),
         "batch_size": WholeNumber(low=1, high=MAX_BATCH_SIZE, default=BATCH_SIZE),
         "ahead": WholeNumber(
             low=0, high=1_000_000, help_text="So many items wait for a worker at a time; 0 for all at once."
@@ -135,6 +138,7 @@ def backfill_kind(
         count=lambda args: count_backfill(entity, chosen(args), statuses(args), args["limit"]),
         run=run,
         usual_rate=USUAL_RATE,
+        seen_items=entity.visible,
     )
 
 
@@ -193,4 +197,5 @@ def refresh_kind(entity: EmbeddedEntity, *, name: str) -> JobKind:
         count=lambda args: (len(args["ids"]), entity.active().filter(pk__in=args["ids"]).count()),
         run=run,
         usual_rate=USUAL_RATE,
+        seen_items=entity.visible,
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import numpy as np
+from django.utils.crypto import salted_hmac
 from numpy.typing import ArrayLike, NDArray
 
 Vectors = NDArray[np.float32]
@@ -40,7 +41,10 @@ class EmbeddingProvider(Protocol):
 
 
 class ProviderError(Exception):
-    """A provider returned no usable vectors. The message is for operators.
+    """A provider returned no usable vectors.
+
+    The message may name servers, accounts and parts of keys, so it is for those who run the portal: it goes to the log, with
+    `incident`. What is stored beside a tool, and so shown to tenants, is `public`.
 
     `permanent`: this text can never be embedded, so a retry is useless. `provider_wide`: the provider is down or refuses the
     portal, which no text causes and which costs none an attempt. `lasting`: and the next call will fail too, as with a wrong
@@ -61,6 +65,24 @@ class ProviderError(Exception):
         self.provider_wide = provider_wide
         self.lasting = lasting
         self.retry_after = retry_after
+
+    @property
+    def incident(self) -> str:
+        """The number of the message in the log: the same for the same message, so that equal failures count as one."""
+        return salted_hmac("embeddings.providers", str(self)).hexdigest()[:8]
+
+    @property
+    def public(self) -> str:
+        """What tenants read: whether their text is at fault, and the number for those who run the portal."""
+        if self.permanent:
+            sentence = "The embedding provider cannot embed this text."
+        elif self.provider_wide and self.lasting:
+            sentence = "The embedding provider refuses the portal."
+        elif self.provider_wide:
+            sentence = "The embedding provider is not available."
+        else:
+            sentence = "The embedding provider did not return a usable vector."
+        return f"{sentence} Those who run the portal find the cause in its log: incident {self.incident}."
 
 
 def checked(vectors: ArrayLike, count: int, dimension: int) -> Vectors:

@@ -98,7 +98,12 @@ def _make_trial(slot: Slot, provider: EmbeddingProvider) -> None:
         _embed(provider, [PROBE])
     except ProviderError as error:
         circuit_breaker.record_failure(slot.model, "passage", error)
-        log.warning("The embedding provider of %s is still in trouble: %s", slot.model, error)
+        log.warning(
+            "The embedding provider of %s is still in trouble (incident %s): %s",
+            slot.model,
+            error.incident,
+            error,
+        )
     else:
         circuit_breaker.record_success(slot.model, "passage")
 
@@ -218,19 +223,29 @@ def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, s
         if error.provider_wide:
             run.in_trouble.add(slot.model)
             is_open = circuit_breaker.record_failure(slot.model, "passage", error)
-            log.warning("The embedding provider of %s is in trouble: %s", slot.model, error)
+            log.warning(
+                "The embedding provider of %s is in trouble (incident %s): %s",
+                slot.model,
+                error.incident,
+                error,
+            )
             run.refresh_at = 0.0
             # An open circuit keeps all tasks of the model; before it opens, these wait while others are tried.
-            claims.release(tasks, error=str(error), delay=0 if is_open else retry_delay(1))
+            claims.release(tasks, error=error.public, delay=0 if is_open else retry_delay(1))
         elif len(work) > 1:
             middle = len(work) // 2
             _embed_and_store(run, entity, work[:middle])
             _embed_and_store(run, entity, work[middle:])
-        elif error.permanent or tasks[0].attempts >= settings.EMBEDDING_MAX_ATTEMPTS:
-            _fail(run, entity, tasks[0], str(error), cause="refused" if error.permanent else "attempts_used")
         else:
-            delay = error.retry_after or retry_delay(tasks[0].attempts)
-            claims.retry_later(tasks[0], error=str(error), delay=delay)
+            log.warning(
+                "A text could not be embedded by %s (incident %s): %s", slot.model, error.incident, error
+            )
+            if error.permanent or tasks[0].attempts >= settings.EMBEDDING_MAX_ATTEMPTS:
+                cause = "refused" if error.permanent else "attempts_used"
+                _fail(run, entity, tasks[0], error.public, cause=cause)
+            else:
+                delay = error.retry_after or retry_delay(tasks[0].attempts)
+                claims.retry_later(tasks[0], error=error.public, delay=delay)
         return
     if slot.model in run.failing:
         circuit_breaker.record_success(slot.model, "passage")

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import IO
 from urllib.parse import urlencode
 
-from portal.embedded.account import programs
+from portal.embedded.account import PortalAccount, portal_account, portal_home, programs
 from portal.embedded.credentials import write_private
 from portal.embedded.errors import ServiceError
 from portal.embedded.keeper import USERS_LOCK, Project, running
@@ -81,12 +81,19 @@ def up(root: Path) -> None:
             raise ServiceError(
                 f"Port {port} of {host} cannot be used ({error.strerror}); choose another: make up PORT={port + 1}"
             )
+        account = portal_account(root)
+        if account and port < _lowest_port():
+            raise ServiceError(
+                f"Port {port} can be used by root alone, and the web runs as another account: put a proxy there, and choose "
+                "another port, such as: make up PORT=8000",
+                exit_code=2,
+            )
         if os.environ.get("MAKELEVEL"):
             # A killed `make` must not leave a portal behind without its supervisor.
             die_with_parent(signal.SIGTERM)
         signals = Signals()
         with contextlib.suppress(Ended), _services(root) as project:
-            _run(root, project, signals, host, port)
+            _run(root, project, signals, host, port, account)
         say("Stopped.")
 
 
@@ -136,6 +143,7 @@ def reset(root: Path, *, confirmed: bool) -> None:
                 say("Nothing was deleted.")
                 return
         Layout.of(state, programs().account).remove()
+        shutil.rmtree(portal_home(root), ignore_errors=True)
         for path in state.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -152,22 +160,28 @@ def _free(path: Path) -> IO[str] | None:
     return held
 
 
-def _run(root: Path, project: Project | None, signals: Signals, host: str, port: int) -> None:
+def _run(
+    root: Path, project: Project | None, signals: Signals, host: str, port: int, account: PortalAccount | None
+) -> None:
     """The life of `make up` once the servers run."""
     environment = {
         **os.environ,
         "HOST": host,
         "PORT": str(port),
         "PYTHONUNBUFFERED": "1",
-        # Everyone who runs `make up` as root knows; Celery would say it in ten lines at each start.
+        # Where root runs the workers itself, a line has said so; Celery would say it in ten lines at each start.
         "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS") or "ignore:You're running the worker",
     }
     started = time.monotonic()
+    first_run = root / ".portal" / "first-run.json"
+    known = _read(first_run)
     command = [sys.executable, *PREPARE.command[1:]]
     made = subprocess.run(command, cwd=root, env={**environment, "PORTAL_DB_ROLE": PREPARE.role}, check=False)
     if made.returncode:
         raise SystemExit(made.returncode)  # It has said why.
-    supervisor = Supervisor(root, PROCESSES, environment)
+    if account:
+        environment |= {"HOME": str(account.home), "BEAT_FILE": str(account.home / "beat-schedule")}
+    supervisor = Supervisor(root, PROCESSES, environment, account)
     log = _tail(root / ".portal" / "log" / "keeper.log")
     announced, revived = False, time.monotonic()
     signals.patient = True
@@ -176,7 +190,7 @@ def _run(root: Path, project: Project | None, signals: Signals, host: str, port:
             supervisor.step()
             if not announced and (_answers(host, port) or time.monotonic() - started > ANSWER_SECONDS):
                 announced = True
-                _announce(root / ".portal" / "first-run.json", host, port)
+                _announce(first_run, host, port, known)
             if project and time.monotonic() - revived > REVIVE_SECONDS:
                 revived = time.monotonic()
                 for line in next(log):
@@ -212,6 +226,14 @@ def _port() -> int:
     return int(text)
 
 
+def _lowest_port() -> int:
+    """The first port that an account other than root may listen on."""
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 1024
+
+
 def _answers(host: str, port: int) -> bool:
     connection = http.client.HTTPConnection(host, port, timeout=1)
     try:
@@ -223,17 +245,36 @@ def _answers(host: str, port: int) -> bool:
         connection.close()
 
 
-def _announce(path: Path, host: str, port: int) -> None:
-    """Say where the portal answers and how to use it; first-run.json gets the URL of this run."""
-    url = f"http://{host}:{port}"
+def _read(path: Path) -> dict[str, str]:
+    """What first-run.json holds; nothing where there is none, or a damaged one."""
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
+        return {}
+    return run if isinstance(run, dict) else {}
+
+
+def _announce(path: Path, host: str, port: int, known: dict[str, str]) -> None:
+    """Say where the portal answers and how to use it; first-run.json gets the URL of this run.
+
+    Password and key are printed once, when they are not those that were `known` before this start: a terminal's lines are kept
+    in logs and in screenshots.
+    """
+    url = f"http://{host}:{port}"
+    run = _read(path)
+    if not run:
         say(f"\n  Tool Portal runs at {url}\n")
         return
     if run.get("url") != url:
         run["url"] = url
         write_private(path, json.dumps(run, indent=1) + "\n")
+    file = f"{path.parent.name}/{path.name}"
+    if run["api_key"] == known.get("api_key"):
+        say(
+            f"\n  Tool Portal runs at {url}\n"
+            f"  Sign in as {run['username']}. The first password and the API key stand in {file}. Ctrl-C stops everything.\n"
+        )
+        return
     search = (
         f"{url}/api/v1/tools/search?{urlencode({'query': run.get('question', FIRST_QUESTION), 'top_k': 3})}"
     )
@@ -243,7 +284,7 @@ def _announce(path: Path, host: str, port: int) -> None:
         f"  Sign in as {run['username']} with the password {run['password']}\n"
         f"  API key: {run['api_key']}\n"
         f"  Find a tool: curl -s -H {shlex.quote(header)} {shlex.quote(search)}\n"
-        f"  The same stands in {path.parent.name}/{path.name}. Ctrl-C stops everything.\n"
+        f"  These secrets are not printed again; they stand in {file}. Ctrl-C stops everything.\n"
     )
 
 

@@ -55,6 +55,15 @@ def load(layout: Layout) -> Credentials:
         raise ServiceError(f"{path} is damaged: bring it back from a copy, or run `make reset`.") from None
 
 
+def generated(state: Path) -> dict[str, str]:
+    """The settings that the services of this state folder wrote; {} where there are none."""
+    try:
+        values: dict[str, str] = json.loads((state / SECRETS).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    return values
+
+
 def save(layout: Layout, urls: dict[str, str]) -> None:
     """Write the file whole or not at all, readable by its owner alone; an unchanged file is not touched."""
     write_private(layout.state / SECRETS, json.dumps(urls, indent=1) + "\n")

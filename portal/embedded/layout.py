@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from portal.embedded.account import SYSTEM_FOLDER, make_public_folder
+from portal.embedded.account import PORTAL, SYSTEM_FOLDER, make_public_folder, system_account
 from portal.embedded.errors import ServiceError
 
 SECRETS = "services.json"
@@ -88,6 +88,8 @@ class Layout:
                 written.write_text(str(self.state), encoding="utf-8")
                 written.replace(self.home / mark)
             self.make_private(self.sockets)
+            if self.account:
+                self._let_the_portal_connect()
             self.make_private(self.valkey)
             self.logs.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
@@ -127,10 +129,20 @@ class Layout:
                 raise ServiceError(
                     f"{folder} is not a folder of the account that runs the services."
                 ) from None
-            if folder == self.sockets and status.st_mode & 0o077:
+            # Root's sockets are open to the group of the portal's account, which may pass and not list.
+            if folder == self.sockets and status.st_mode & (0o067 if self.account else 0o077):
                 raise ServiceError(
                     f"{folder} is open to other users; close it with: chmod 700 {folder}"
                 ) from None
+
+    def _let_the_portal_connect(self) -> None:
+        # By its descriptor: in /tmp another folder could take its place between two calls.
+        folder = os.open(self.sockets, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            os.fchown(folder, -1, system_account(PORTAL)[1])
+            os.fchmod(folder, 0o710)
+        finally:
+            os.close(folder)
 
     def _set_aside_strangers_data(self) -> None:
         """A project that was deleted and cloned again at the same path has new secrets, which fit no old data."""

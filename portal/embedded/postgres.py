@@ -81,7 +81,7 @@ class Postgres:
             self._initdb()
         server = self.programs.postgres_bin / "postgres"
         command: list[str | Path] = [server, "-D", data, "-k", self.layout.sockets]
-        for name, value in {**SETTINGS, **self.settings}.items():
+        for name, value in {**SETTINGS, **self._socket(), **self.settings}.items():
             command += ["-c", f"{name}={value}"]
         with open_log(self.log) as log:
             self.process = spawn(
@@ -107,6 +107,10 @@ class Postgres:
     def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         self.stop(mode)
         self.start()
+
+    def _socket(self) -> dict[str, str]:
+        # Root's set: the folder lets in this account and the portal's, and a socket's mode knows no second account.
+        return {"unix_socket_permissions": "0777"} if self.layout.account else {}
 
     def _initdb(self) -> None:
         """Make the cluster beside its final place, so that an interrupted initdb leaves nothing half made there."""

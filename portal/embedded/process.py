@@ -28,13 +28,16 @@ def spawn(
     output: int | IO[bytes],
     death_signal: signal.Signals,
     account: tuple[int, int] | None = None,
+    real_account: tuple[int, int] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start `command` in a session of its own; it gets `death_signal` when the calling *thread* ends.
 
-    `account` is the (uid, gid) to become, None for the caller's own. stdout and stderr go to `output`.
+    `account` is the (uid, gid) to become, None for the caller's own. stdout and stderr go to `output`. With a
+    `real_account`, `command` is a `python -m …`, and its process may start others as that account (spawn.py).
     """
-    user, group = (str(number) for number in account) if account else ("-", "-")
-    wrapper = [sys.executable, "-I", "-S", str(SPAWN), str(int(death_signal)), str(os.getpid()), user, group]
+    accounts = [str(number) for one in (account, real_account or account) for number in one or ("-", "-")]
+    flags = [] if real_account else ["-I", "-S"]
+    wrapper = [sys.executable, *flags, str(SPAWN), str(int(death_signal)), str(os.getpid()), *accounts]
     return subprocess.Popen(
         [*wrapper, *map(str, command)],
         cwd=cwd,

@@ -19,8 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from portal.embedded.account import PortalAccount
+from portal.embedded.credentials import generated
 from portal.embedded.process import Backoff, kill_group, spawn
-from portal.processes import Process
+from portal.processes import Process, environment_of
 
 COLOURS = ("36", "35", "32", "33", "34", "31")  # of the prefixes, on a terminal only
 STEP_SECONDS = 0.2
@@ -42,12 +44,20 @@ class Child:
 
 
 class Supervisor:
-    """Keeps `processes` running in the project at `root`, each with `environment` and its database role."""
+    """Keeps `processes` running in the project at `root`, as `account` (None: the caller's), each with `environment`, its
+    database role, and what the embedded services wrote for that role."""
 
-    def __init__(self, root: Path, processes: Sequence[Process], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        processes: Sequence[Process],
+        environment: Mapping[str, str],
+        account: PortalAccount | None = None,
+    ) -> None:
         width = max(len(process.name) for process in processes)
         self.root = root
         self.environment = environment
+        self.account = account
         self.children = [
             Child(process, _prefix(process.name.ljust(width), colour))
             for process, colour in zip(processes, COLOURS, strict=False)
@@ -96,9 +106,12 @@ class Supervisor:
         child.process = spawn(
             [*interpreter, *child.spec.command[1:]],
             cwd=self.root,
-            environment={**self.environment, "PORTAL_DB_ROLE": child.spec.role},
+            # Read at each start, since the services may have been started anew; the account cannot read the file itself.
+            environment=environment_of(child.spec, {**generated(self.root / ".portal"), **self.environment}),
             output=subprocess.PIPE,
             death_signal=signal.SIGTERM,
+            account=self.account.account if self.account else None,
+            real_account=self.account.commands if self.account else None,
         )
         child.started = time.monotonic()
         if pipe := child.process.stdout:

@@ -23,7 +23,9 @@ CHALLENGE = 'Bearer realm="tool-portal"'
 
 def unauthenticated() -> Problem:
     """The one refusal for every key that does not work, and for none: it does not tell which."""
-    sentence = "This needs a valid API key. Send `Authorization: Bearer KEY`."
+    sentence = (
+        "There is no API key here, or it is mistyped, expired or revoked. Send `Authorization: Bearer KEY`."
+    )
     return Problem(401, sentence, headers={"WWW-Authenticate": CHALLENGE})
 
 

@@ -39,8 +39,9 @@ _TYPES = (
     ProblemType(
         "authentication_failed", 401,
         "There was no API key, or it is mistyped, expired or revoked. The answer does not tell which.",
-        "Send `Authorization: Bearer KEY`. A new key comes from `manage.py create_api_key` or from the admin.",
-        "This needs a valid API key. Send `Authorization: Bearer KEY`.",
+        "Send `Authorization: Bearer KEY`. A new key comes from `manage.py create_api_key` or from the admin; one that has expired gets "
+        "a new secret from `manage.py rotate_api_key NAME` or from the admin.",
+        "There is no API key here, or it is mistyped, expired or revoked. Send `Authorization: Bearer KEY`.",
     ),
     ProblemType(
         "permission_denied", 403,
@@ -157,6 +158,12 @@ _TYPES = (
         "The key has used up its requests of this minute.",
         "Wait as many seconds as `Retry-After` says. `RateLimit` in every answer says what is left.",
         "Request was throttled. Expected available in 12 seconds.",
+    ),
+    ProblemType(
+        "too_many_jobs", 429,
+        "As many jobs of this tenant as there may be at a time are waiting or running.",
+        "Wait until some of them have ended, or cancel some. `GET /api/v1/jobs` lists them.",
+        "The limit of unfinished jobs (500) is reached. Wait until some have ended, or cancel some.",
     ),
     ProblemType(
         "internal_error", 500,

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import cast
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import connection
@@ -16,11 +15,16 @@ from django.db.models.functions import Now
 
 from portal.jobs.errors import Cancelled, LostClaim
 from portal.jobs.loop import heartbeat
-from portal.jobs.models import ERROR_LENGTH, LABEL_LENGTH, LOG_LINES, Job, JobFailure, JobState
+from portal.jobs.models import LABEL_LENGTH, Job, JobFailure, JobState
 from portal.jobs.progress import Progress
+from portal.jobs.states import ERROR_LENGTH, with_line
 from portal.json_types import JsonObject
 
 REPORT_SECONDS = 1.0
+TURN_SECONDS = 1.0
+"""How long a job runs before it gives way to others that wait; one that pauses gives way at once."""
+LOOK_SECONDS = 0.5
+"""The time between two looks for jobs that wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +37,22 @@ class Failure:
 
 
 class Context:
-    """A claimed job while it runs. `done`, `failed`, `skipped`, `stage` and `cursor` have the values after the last batch."""
+    """A claimed job while it runs. `done`, `failed`, `skipped`, `stage` and `cursor` have the values after the last batch.
+
+    `others_wait` tells whether another job could run in the place of this one. Once that is seen, `gives_way` is true.
+    """
 
     def __init__(
-        self, job: Job, stop: threading.Event, on_progress: Callable[[Context], None] = lambda _: None
+        self,
+        job: Job,
+        stop: threading.Event,
+        on_progress: Callable[[Context], None] = lambda _: None,
+        others_wait: Callable[[], bool] = lambda: False,
     ) -> None:
         self.job, self._stop, self._on_progress = job, stop, on_progress
-        self._begun = time.monotonic()
+        self.gives_way, self._others_wait = False, others_wait
+        self._begun = self._paused_until = time.monotonic()
+        self._look_at = self._begun + TURN_SECONDS
         self.done, self.failed, self.skipped = job.done, job.failed, job.skipped
         self.total, self.stage = job.total, job.stage
         self.cursor: JsonObject = dict(job.cursor)
@@ -53,8 +66,8 @@ class Context:
             total=self.total, done=self.done, failed=self.failed, skipped=self.skipped, claimed_at=self.job.claimed_at,
             done_before=self.job.done_before, processed_before=self.job.processed_before,
         )  # fmt: skip
-        # The claim's time by the database's clock, and the span since then by a monotonic one.
-        now.read_at = cast(datetime, self.job.claimed_at) + timedelta(seconds=time.monotonic() - self._begun)
+        # The time by the database's clock, and the span since then by a monotonic one.
+        now.read_at = self.job.read_at + timedelta(seconds=time.monotonic() - self._begun)
         now.effective_state = JobState.RUNNING
         return now.progress
 
@@ -86,9 +99,7 @@ class Context:
             changes: JsonObject = {name: value for name, value in given.items() if value is not None}
             if failures or retried:
                 changes["failed"] = self._record_failures(failures, retried)
-            logged = (
-                [*self._log, {"at": _now(), "text": log[:ERROR_LENGTH]}][-LOG_LINES:] if log else self._log
-            )
+            logged = with_line(self._log, log, at=_now()) if log else self._log
             if not alone:
                 changes["concurrency_key"] = None
             # The fence comes last, and undoes all of it.
@@ -130,7 +141,8 @@ class Context:
         return list(found.values_list("item_id", flat=True)[:limit])
 
     def stopping(self) -> str:
-        """The reason to stop after this batch: "cancel" (the job), "stop" (this process), or "" to go on. Raises LostClaim."""
+        """The reason to stop after this batch: "cancel" (the job), "stop" (this process ends, or it is another job's turn), or ""
+        to go on. Raises LostClaim."""
         with self.job.in_tenant():
             ours = Job.objects.filter(pk=self.job.pk, claim_id=self.job.claim_id)
             state = ours.values_list("state", flat=True).first()
@@ -138,7 +150,13 @@ class Context:
             raise LostClaim
         if state == JobState.CANCELLING:
             return "cancel"
-        return "stop" if self._stop.is_set() else ""
+        return "stop" if self._stop.is_set() or self._must_give_way() else ""
+
+    def _must_give_way(self) -> bool:
+        if not self.gives_way and time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + LOOK_SECONDS
+            self.gives_way = self._others_wait()
+        return self.gives_way
 
     @contextmanager
     def reporting(self) -> Iterator[Callable[[int], None]]:
@@ -164,13 +182,21 @@ class Context:
             yield report
 
     def wait(self, seconds: float) -> None:
-        """Pauses for `seconds`, or until the process should stop."""
-        self._stop.wait(seconds)
+        """Pauses for `seconds`, or until `stopping`: a pause is another job's turn, and the job is claimed again after it."""
+        now = time.monotonic()
+        self._paused_until, self._look_at = now + seconds, min(self._look_at, now)
+        while (left := self.pause_left) and not self._stop.is_set() and not self._must_give_way():
+            self._stop.wait(min(left, LOOK_SECONDS))
+
+    @property
+    def pause_left(self) -> float:
+        """The seconds that are left of the last `wait`."""
+        return max(0.0, self._paused_until - time.monotonic())
 
 
-def _now() -> str:
+def _now() -> datetime:
     # Of the database's clock, as every other time of a job.
     with connection.cursor() as cursor:
         cursor.execute("SELECT statement_timestamp()")
         at: datetime = cursor.fetchone()[0]
-    return at.astimezone(UTC).isoformat(timespec="seconds")
+    return at

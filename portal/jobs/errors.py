@@ -28,6 +28,15 @@ class AlreadyRunning(JobError):
         self.job = job
 
 
+class TooManyJobs(JobError):
+    """The tenant has as many unfinished jobs as it may have."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"The limit of unfinished jobs ({most:,}) is reached. Wait until some have ended, or cancel some."
+        )
+
+
 class WrongState(JobError):
     """The state of the job does not allow the change."""
 

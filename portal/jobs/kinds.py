@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import QuerySet
 
 from portal.jobs.arguments import Arguments, JobArguments
 
@@ -28,11 +30,13 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """One kind of work. Its functions run in the tenant's context, except `run`, which opens its own short ones.
+    """One kind of work. Its functions run in the tenant's context, except `run`, which opens its own short ones; all of them with
+    the rights of who started the job.
 
     `concurrency_key` names what no two jobs of the kind may work on at a time (None: nothing). `count` returns how many items
     there are (None where only `run` can tell) and how many need work. `run` works in batches until all is done (True) or `context.stopping()` gives a reason to
     stop (False). `queues` are the queues whose workers it needs. `usual_rate` is in items a second.
+    `seen_items` are the items that the current caller may see, for a kind whose items may fail one by one.
     """
 
     name: str
@@ -44,6 +48,7 @@ class JobKind:
     count: Callable[[Arguments], tuple[int | None, int]]
     run: Callable[[Context], bool]
     usual_rate: float
+    seen_items: Callable[[], QuerySet[Any]] | None = None
 
 
 _kinds: dict[str, JobKind] = {}

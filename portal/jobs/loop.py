@@ -68,6 +68,9 @@ class WorkLoop(threading.Thread):
         """Returns the seconds until the next poll, unless `wake` is called before."""
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Runs once, after the last work: waits for what it has left running."""
+
     def release(self) -> None:
         """Releases the claimed work that `finish` does not wait for."""
         raise NotImplementedError
@@ -81,6 +84,7 @@ class WorkLoop(threading.Thread):
                 self.protected(self.work)
                 if not self.ended.is_set():
                     self._woken.wait(self.pause())
+            self.protected(self.settle)
         type(self).running = None
 
     def wake(self) -> None:
@@ -108,10 +112,11 @@ class WorkLoop(threading.Thread):
         self.finish()
 
     @staticmethod
-    def protected(step: Callable[[], object]) -> None:
-        """Runs the step; logs its error and closes the connection."""
+    def protected(step: Callable[[], object]) -> bool:
+        """Runs the step; logs its error and closes the connection. Returns whether it ended without one."""
         try:
             step()
+            return True
         except (OperationalError, InterfaceError) as error:
             # A database that restarts must not end the worker, nor fill its log.
             log.warning("The database cannot be reached: %s", " ".join(str(error).split()))
@@ -119,3 +124,4 @@ class WorkLoop(threading.Thread):
             log.exception("A worker met an unexpected error and goes on.")
         finally:
             connection.close()  # back to the pool, which replaces it if the database went away
+        return False

@@ -1,172 +1,33 @@
-"""Jobs: long work that people start, watch and stop.
-
-The states of a job. An arrow is the method of JobQuerySet that takes it, each a compare-and-set:
-
-    (new) -start-> queued -claim-> running -finish-> succeeded | partial (some items failed) | failed (it could not go on)
-    running -release (its process ends in good order)-> queued
-    queued (never started) -cancel-> cancelled
-    queued (started), running, lost -cancel-> cancelling -finish-> cancelled
-    running, cancelling -mark_lost (no heartbeat for JOB_LOST_SECONDS)-> lost
-    cancelled, lost, failed -resume-> queued        partial -retry_failed-> queued
-
-The runner of a job holds its claim id, which every later runner replaces: the fence. A `cancelling` job without a claim waits for
-a runner that cleans up. The cursor tells where the work goes on, and is written in the transaction of the work that it tells of.
-"""
+"""Jobs: long work that people start, watch and stop. states.py names the states, transitions.py draws their order."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, ClassVar, cast
 
-from django.conf import settings
-from django.db import models, transaction
-from django.db.models import Case, F, Q, Value, When
-from django.db.models.functions import Coalesce, Now
+from django.db import models
+from django.db.models.functions import Now
 
 from portal.jobs.progress import Progress
+from portal.jobs.states import ACTIVE, CAN_CANCEL, CAN_RESUME, CAN_RETRY, ERROR_LENGTH, JobState
+from portal.jobs.transitions import JobQuerySet
 from portal.tenancy.context import tenant_context
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
 from portal.tenancy.models import TenantManager, TenantModel
+from portal.tenancy.rights import Rights, current_rights
 
-LOG_LINES = 50
-ERROR_LENGTH = 500
+__all__ = ["Job", "JobFailure", "JobState", "WorkerHeartbeat"]
+
 LABEL_LENGTH = 200
-
-
-class JobState(models.TextChoices):
-    QUEUED = "queued", "Queued"  # waits for a runner; has a cursor if it was started before
-    RUNNING = "running", "Running"  # claimed by a runner that sends heartbeats
-    CANCELLING = "cancelling", "Cancelling"  # ends after the batch; without a claim it waits for a runner
-    CANCELLED = "cancelled", "Cancelled"  # can be resumed
-    SUCCEEDED = "succeeded", "Succeeded"  # all items are done or skipped
-    PARTIAL = "partial", "Partial"  # all items are done, but some failed; those can be retried
-    FAILED = "failed", "Failed"  # could not go on, with its error; can be resumed
-    LOST = "lost", "Lost"  # its runner sent no heartbeat for JOB_LOST_SECONDS; can be resumed
-
-
-ACTIVE = (JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING)
-CLAIMED = (JobState.RUNNING, JobState.CANCELLING)
-CAN_CANCEL = (JobState.QUEUED, JobState.RUNNING, JobState.LOST)
-CAN_RESUME = (JobState.CANCELLED, JobState.LOST, JobState.FAILED)
-CAN_RETRY = (JobState.PARTIAL,)
-QUEUED_AGAIN: dict[str, Any] = {"state": JobState.QUEUED, "finished_at": None, "error": "", "attempts": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
     at: datetime
     text: str
-
-
-def _is_lost() -> Q:
-    return Q(state__in=CLAIMED, heartbeat_at__lt=Now() - timedelta(seconds=settings.JOB_LOST_SECONDS))
-
-
-class JobQuerySet(models.QuerySet["Job"]):
-    """The transitions, each only from the states that allow it; they return whether the row was changed."""
-
-    def with_effective_state(self) -> JobQuerySet:
-        """Adds `effective_state`, in which a job without heartbeat is lost before `mark_lost` has stored it, and `read_at`."""
-        state = Case(When(_is_lost(), then=Value(JobState.LOST)), default=F("state"))
-        added: dict[str, Any] = {"effective_state": state, "read_at": Now()}
-        return self.annotate(**added)
-
-    def in_states(self, *states: str) -> JobQuerySet:
-        """Those in these effective states; needs `with_effective_state`."""
-        return self.filter(Q(effective_state__in=states))
-
-    def running_first(self) -> JobQuerySet:
-        first = Case(
-            When(effective_state__in=ACTIVE, then=0), default=1, output_field=models.SmallIntegerField()
-        )
-        return self.order_by(first, "-created_at", "-pk")
-
-    def claim(self, *, kinds: Collection[str], pk: uuid.UUID | None = None) -> Job | None:
-        """Claims the oldest job that waits for a runner, or the job `pk`; None if there is none."""
-        waiting = self.filter(Q(state=JobState.QUEUED) | Q(state=JobState.CANCELLING, claim_id=None))
-        waiting = waiting.filter(kind__in=kinds, **({"pk": pk} if pk else {}))
-        with transaction.atomic(using=self.db):
-            found = waiting.order_by("created_at").select_for_update(skip_locked=True, no_key=True).first()
-            if found is None:
-                return None
-            self.filter(pk=found.pk).update(
-                state=Case(When(state=JobState.QUEUED, then=Value(JobState.RUNNING)), default=F("state")),
-                claim_id=uuid.uuid4(),
-                attempts=F("attempts") + 1,
-                heartbeat_at=Now(),
-                claimed_at=Now(),
-                started_at=Coalesce(F("started_at"), Now()),
-                finished_at=None,
-                done_before=F("done") + F("failed"),
-                processed_before=F("done") + F("failed") + F("skipped"),
-                error="",
-            )
-            return self.get(pk=found.pk)
-
-    def _ours(self, job: Job) -> JobQuerySet:
-        return self.filter(pk=job.pk, claim_id=job.claim_id, state__in=CLAIMED)
-
-    def heartbeat(self, job: Job) -> bool:
-        """Records that the runner is alive."""
-        return bool(self._ours(job).update(heartbeat_at=Now()))
-
-    def record_progress(self, job: Job, changes: Mapping[str, Any]) -> bool:
-        """Stores the fields that a batch has changed, if the claim still holds."""
-        return bool(self._ours(job).update(**changes, heartbeat_at=Now(), attempts=0))
-
-    def finish(self, job: Job, outcome: JobState, *, error: str = "") -> bool:
-        """Ends the job as `outcome`, or as cancelled if it is cancelling."""
-        if outcome not in {JobState.SUCCEEDED, JobState.PARTIAL, JobState.FAILED}:
-            raise ValueError(f"{outcome} is not an end")
-        state = Case(When(state=JobState.CANCELLING, then=Value(JobState.CANCELLED)), default=Value(outcome))
-        # A retry that was cancelled is still a retry when it is resumed.
-        unchanged = [When(state=JobState.CANCELLING, then=F("only_failures"))]
-        only_failures = (
-            F("only_failures") if outcome == JobState.FAILED else Case(*unchanged, default=Value(False))
-        )
-        return bool(
-            self._ours(job).update(
-                state=state,
-                claim_id=None,
-                concurrency_key=None,
-                finished_at=Now(),
-                error=error[:ERROR_LENGTH],
-                only_failures=only_failures,
-            )
-        )
-
-    def release(self, job: Job) -> bool:
-        """Leaves the job to the next runner; a cancelling one stays cancelling."""
-        state = Case(When(state=JobState.RUNNING, then=Value(JobState.QUEUED)), default=F("state"))
-        return bool(self._ours(job).update(state=state, claim_id=None, heartbeat_at=Now()))
-
-    def cancel(self, pk: uuid.UUID) -> bool:
-        """Lets the runner end the job after its batch; a job that was never started is cancelled at once."""
-        new = self.filter(pk=pk, state=JobState.QUEUED, started_at=None)
-        if new.update(state=JobState.CANCELLED, concurrency_key=None, finished_at=Now()):
-            return True
-        if self.filter(pk=pk, state=JobState.RUNNING).update(state=JobState.CANCELLING):
-            return True
-        unclaimed = self.filter(pk=pk, state__in=(JobState.QUEUED, JobState.LOST))
-        return bool(unclaimed.update(state=JobState.CANCELLING, claim_id=None, heartbeat_at=Now()))
-
-    def resume(self, pk: uuid.UUID, *, concurrency_key: str | None) -> bool:
-        """Queues the job again; a runner goes on from its cursor."""
-        over = self.filter(pk=pk, state__in=CAN_RESUME)
-        return bool(over.update(**QUEUED_AGAIN, claim_id=None, concurrency_key=concurrency_key))
-
-    def retry_failed(self, pk: uuid.UUID, *, concurrency_key: str | None) -> bool:
-        """Queues the job again, for its failures only."""
-        over = self.filter(pk=pk, state__in=CAN_RETRY, failed__gt=0)
-        return bool(over.update(**QUEUED_AGAIN, only_failures=True, concurrency_key=concurrency_key))
-
-    def mark_lost(self) -> int:
-        """Marks the jobs without heartbeat as lost, and takes the claim from their runners; returns how many."""
-        return self.filter(_is_lost()).update(state=JobState.LOST, claim_id=None, concurrency_key=None)
 
 
 JobManager = TenantManager.from_queryset(JobQuerySet)
@@ -178,6 +39,10 @@ class Job(TenantModel):
     kind = models.CharField(max_length=40)
     title = models.CharField(max_length=200)
     requested_by = models.CharField(max_length=200)
+    # Of who started it, with which it runs (Rights.as_row); empty: the tenant's own.
+    rights = models.JSONField(
+        default=dict, db_default=models.Value({}, output_field=models.JSONField()), editable=False
+    )
     args = models.JSONField(default=dict)
     state = models.CharField(max_length=10, choices=JobState.choices, default=JobState.QUEUED)
     # No two active jobs of a kind have the same. Null: any number may run. A kind may clear it before its end.
@@ -198,6 +63,10 @@ class Job(TenantModel):
     claimed_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
+    served_at = models.DateTimeField(null=True, blank=True)  # its last claim: whose turn it is
+    due_at = models.DateTimeField(null=True, blank=True)  # while it gives way: when it may be claimed again
+    # How often it went on by itself after its runner died, since a person started or resumed it.
+    resumes = models.SmallIntegerField(default=0, db_default=0)
     # The counts when it was claimed, so that the rate is of this run.
     done_before = models.IntegerField(default=0)
     processed_before = models.IntegerField(default=0)
@@ -230,7 +99,13 @@ class Job(TenantModel):
         ]
         indexes: ClassVar[list[models.Index]] = [
             models.Index(fields=["tenant", "-created_at"], name="job_newest"),
-            # Serves JobQuerySet.claim and mark_lost.
+            # Serves JobQuerySet.claim, which asks when each tenant was served last.
+            models.Index(
+                fields=["tenant", "-served_at"],
+                condition=models.Q(served_at__isnull=False),
+                name="job_tenant_served",
+            ),
+            # Serves JobQuerySet.due and take_up_lost.
             models.Index(
                 fields=["created_at"],
                 condition=models.Q(state__in=["queued", "running", "cancelling"]),
@@ -244,6 +119,16 @@ class Job(TenantModel):
     def in_tenant(self) -> AbstractContextManager[None]:
         """Opens the context of the job's tenant, for a runner, which has none of its own."""
         return tenant_context(cast(uuid.UUID, self.tenant_id))
+
+    @property
+    def own_rights(self) -> Rights:
+        """Those with which it runs."""
+        return Rights.of_row(cast(uuid.UUID, self.tenant_id), self.requested_by, self.rights)
+
+    @property
+    def shown_error(self) -> str:
+        """Its error, which may name any tool that it worked on, for those who may see all that it sees; else empty."""
+        return self.error if current_rights().covers(self.own_rights) else ""
 
     @property
     def is_active(self) -> bool:
@@ -278,12 +163,15 @@ class Job(TenantModel):
             "skipped": progress.skipped,
             "rate": progress.rate,
             "eta_seconds": progress.eta_seconds,
-            "error": self.error or None,
+            "error": self.shown_error or None,
             **{name: at and at.isoformat().replace("+00:00", "Z") for name, at in times.items()},
         }
 
     @property
     def log_lines(self) -> list[LogLine]:
+        """Its log, shown as its error is."""
+        if not current_rights().covers(self.own_rights):
+            return []
         return [LogLine(datetime.fromisoformat(line["at"]), line["text"]) for line in self.log]
 
     @property
@@ -328,7 +216,7 @@ class Job(TenantModel):
 class JobFailure(TenantModel):
     """An item that failed in a job, with its error; `retried_at` is set while it is tried again."""
 
-    job = TenantForeignKey(Job, on_delete=models.CASCADE, related_name="failures")
+    job = TenantForeignKey(Job, on_delete=models.CASCADE, related_name="failures", db_index=False)
     item_id = models.UUIDField()
     label = models.CharField(max_length=LABEL_LENGTH)
     error = models.CharField(max_length=ERROR_LENGTH)
@@ -337,7 +225,6 @@ class JobFailure(TenantModel):
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             models.UniqueConstraint(fields=["tenant", "job", "item_id"], name="job_failure_once"),
             CompositeForeignKey(
                 column="job_id", table="jobs_job", name="job_failure_job", on_delete="CASCADE"

@@ -9,15 +9,18 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Count, QuerySet, Window
+from django.db.models import Count, Q, QuerySet, Window
 from django.db.models.functions import Coalesce, Now, RowNumber
 
 from portal.jobs import kinds
-from portal.jobs.errors import AlreadyRunning, InvalidArguments, WrongState
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, TooManyJobs, WrongState
 from portal.jobs.kinds import Estimate, JobKind
-from portal.jobs.models import ACTIVE, Job, JobFailure, JobQuerySet, JobState
+from portal.jobs.models import Job, JobFailure, JobState
+from portal.jobs.states import ACTIVE
+from portal.jobs.transitions import JobQuerySet
 from portal.resilience.wakeup import Notifier
 from portal.tenancy.context import tenant_context, tenant_ids
+from portal.tenancy.rights import current_rights
 
 GROUPS, EXAMPLES = 50, 5
 # Without it a runner polls every JOB_POLL seconds.
@@ -37,7 +40,8 @@ class FailureGroup:
 
 
 def start(kind: str, args: Mapping[str, object], *, by: str) -> Job:
-    """Queues a new job for a runner. Raises InvalidArguments, AlreadyRunning."""
+    """Queues a new job for a runner, which runs it with the rights of its caller. Raises InvalidArguments,
+    AlreadyRunning, TooManyJobs."""
     known = _kind(kind)
     parsed = known.arguments.parse(args)
     total, _ = known.count(parsed)
@@ -45,6 +49,7 @@ def start(kind: str, args: Mapping[str, object], *, by: str) -> Job:
         kind=kind,
         title=known.title(parsed)[:200],
         requested_by=by[:200],
+        rights=current_rights().as_row(),
         args=parsed,
         concurrency_key=known.concurrency_key(parsed),
         total=total,
@@ -79,12 +84,15 @@ def _kind(name: str) -> JobKind:
 
 
 def _exclusively(kind: str, concurrency_key: str | None, write: Callable[[], object]) -> None:
-    """Runs the write. Raises AlreadyRunning if an active job has the concurrency key."""
-    # A job without heartbeat does not count as active, even if no loop has marked it yet.
-    Job.objects.mark_lost()
+    """Runs the write, after which one more job is active. Raises AlreadyRunning if an active job has the concurrency key, and
+    TooManyJobs beyond JOB_MAX_ACTIVE; requests at the same moment may exceed that by their number."""
+    # A job that is lost does not count as active, even if no loop has stored that yet.
+    Job.objects.take_up_lost()
     try:
         with transaction.atomic():
             write()
+            if Job.objects.filter(state__in=ACTIVE).count() > settings.JOB_MAX_ACTIVE:
+                raise TooManyJobs(settings.JOB_MAX_ACTIVE)
     except IntegrityError as error:
         diagnostic = getattr(error.__cause__, "diag", None)
         if getattr(diagnostic, "constraint_name", None) != "job_one_per_scope":
@@ -96,13 +104,18 @@ def _exclusively(kind: str, concurrency_key: str | None, write: Callable[[], obj
         )
         if other is None:
             raise WrongState("A job like this one has just ended. Try again.") from error
+        if not Job.objects.seen().filter(pk=other.pk).exists():
+            raise WrongState("A job like this one is not over yet. Try again later.") from error
         raise AlreadyRunning(other) from error
 
 
 def jobs(*, kind: str = "", state: str = "", by: str = "") -> JobQuerySet:
-    """The tenant's jobs, newest first, without the columns that only the page of one job needs."""
+    """The jobs that the caller may know of, newest first, without the columns that only the page of one job needs."""
     found: JobQuerySet = (
-        Job.objects.with_effective_state().defer("args", "log", "cursor").order_by("-created_at", "-pk")
+        Job.objects.seen()
+        .with_effective_state()
+        .defer("args", "log", "cursor")
+        .order_by("-created_at", "-pk")
     )
     if kind:
         found = found.filter(kind=kind)
@@ -118,8 +131,8 @@ def active() -> JobQuerySet:
 
 
 def find(pk: UUID) -> Job:
-    """One job as it is now. Raises Job.DoesNotExist."""
-    job: Job = Job.objects.with_effective_state().get(pk=pk)
+    """One job as it is now. Raises Job.DoesNotExist, also for one that the caller may not know of."""
+    job: Job = Job.objects.seen().with_effective_state().get(pk=pk)
     return job
 
 
@@ -133,8 +146,11 @@ def cancel(pk: UUID) -> Job:
 
 
 def resume(pk: UUID) -> Job:
-    """Queues the job again, from where it stopped. Raises WrongState, AlreadyRunning, Job.DoesNotExist."""
+    """Queues the job again, from where it stopped. Raises WrongState, AlreadyRunning, TooManyJobs, Job.DoesNotExist."""
+    Job.objects.take_up_lost()
     job = find(pk)
+    if job.state == JobState.QUEUED and job.resumes:
+        return job  # it has just been resumed by itself
     key = _kind(job.kind).concurrency_key(job.args)
     return _queue_again(
         job, key, Job.objects.resume, "Only a job that was cancelled, lost or failed can go on"
@@ -160,8 +176,20 @@ def _queue_again(job: Job, concurrency_key: str | None, change: Callable[..., bo
 
 
 def failures(pk: UUID) -> QuerySet[JobFailure]:
-    """The failures that were not retried, the latest first."""
-    return JobFailure.objects.filter(job_id=pk, retried_at=None).order_by("-failed_at", "-pk")
+    """The failures that were not retried, the latest first, of items that the caller may see."""
+    found = JobFailure.objects.filter(job_id=pk, retried_at=None).order_by("-failed_at", "-pk")
+    return seen_failures(found)
+
+
+def seen_failures(rows: QuerySet[JobFailure]) -> QuerySet[JobFailure]:
+    """Those of jobs and items that the caller may see."""
+    if current_rights().sees_everything:
+        return rows
+    shown = Q(pk__in=[])
+    for kind in kinds.all_kinds():
+        if kind.seen_items is not None:
+            shown |= Q(job__kind=kind.name, item_id__in=kind.seen_items().values("pk"))
+    return rows.filter(shown, job__in=Job.objects.seen())
 
 
 def failures_by_error(pk: UUID) -> list[FailureGroup]:

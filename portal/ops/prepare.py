@@ -21,6 +21,16 @@ def _adopt_model() -> None:
         print(error, file=sys.stderr)
 
 
+def _say_wrong_settings() -> None:
+    """What `manage.py check` would say too. The portal runs all the same, without what is named."""
+    from django.core import checks
+
+    from tools.catalogue.mcp_allow_list import CHECKS
+
+    for found in checks.run_checks(tags=[CHECKS]):
+        print(found.msg, file=sys.stderr)
+
+
 def main() -> int:
     """0, or 2 for a wrong setting and 4 for a database that does not answer, each with one sentence."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
@@ -35,6 +45,7 @@ def main() -> int:
         call_command("prepare_database")
         call_command("first_run")
         _adopt_model()
+        _say_wrong_settings()
     except ImproperlyConfigured as error:
         print(error, file=sys.stderr)
         return 2

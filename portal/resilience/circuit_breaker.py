@@ -43,10 +43,13 @@ _RECORD_FAILURE = """
 
 class ServiceError(Protocol):
     """An error of a service as a whole. `lasting`: the next call will fail too, as with a wrong key; `retry_after`: the
-    seconds that the service asked for. `str()` of it is the reason that operators read."""
+    seconds that the service asked for; `public`: the reason that tenants may read."""
 
     lasting: bool
     retry_after: float | None
+
+    @property
+    def public(self) -> str: ...
 
 
 def open_circuits() -> list[Circuit]:
@@ -67,7 +70,7 @@ def record_failure(name: str, purpose: str, error: ServiceError, *, at_once: boo
                 "opens": at_once or error.lasting or error.retry_after is not None,
                 "limit": settings.EMBEDDING_CIRCUIT_ERRORS,
                 "pause": error.retry_after or settings.EMBEDDING_CIRCUIT_SECONDS,
-                "reason": str(error)[:REASON_LENGTH],
+                "reason": error.public[:REASON_LENGTH],
             },
         )
         return bool(cursor.fetchone()[0])

@@ -4,17 +4,44 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandParser
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import OperationalError, connection
+
+from portal.tenancy.keys import DEFAULT_LIFETIME, MAX_LIFETIME
 
 DONE, SOME_FAILED, USAGE, REFUSED, DEPENDENCY_DOWN = 0, 1, 2, 3, 4
 DEFAULT_TENANT = "default"
 Options = dict[str, Any]
 """The options of a command by name, as argparse made them."""
+
+
+def whole_number(low: int, high: int) -> Callable[[str], int]:
+    """The type of an argument that is a whole number within [low, high]."""
+
+    def parse(text: str) -> int:
+        number = int(text)
+        if not low <= number <= high:
+            raise ArgumentTypeError(f"must lie between {low} and {high}")
+        return number
+
+    return parse
+
+
+def add_key_lifetime(parser: CommandParser) -> None:
+    """The option `expires_in_days` of the commands that make the secret of an API key."""
+    parser.add_argument(
+        "--expires-in-days",
+        type=whole_number(1, MAX_LIFETIME.days),
+        metavar="DAYS",
+        default=DEFAULT_LIFETIME.days,
+        help=f"default: %(default)s; {MAX_LIFETIME.days} at most",
+    )
 
 
 class PortalCommand(BaseCommand):
@@ -41,7 +68,9 @@ class PortalCommand(BaseCommand):
         sys.exit(code)
 
     def show(self, options: Options, data: Mapping[str, object], text: str) -> None:
-        self.stdout.write(json.dumps(data, ensure_ascii=False) if options["json"] else text)
+        self.stdout.write(
+            json.dumps(data, ensure_ascii=False, cls=DjangoJSONEncoder) if options["json"] else text
+        )
 
 
 class TenantCommand(PortalCommand):

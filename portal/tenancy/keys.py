@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db import connection
+from django.core.exceptions import ValidationError
+from django.db import connection, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -24,6 +25,10 @@ from portal.tenancy.models import ApiKey, Sensitivity
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PREFIX = "tp_"
+
+DEFAULT_LIFETIME, MAX_LIFETIME = timedelta(days=90), timedelta(days=365)
+MAX_OVERLAP = timedelta(hours=24)
+"""How long the old secret of a rotated key works beside the new one, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +78,15 @@ def create_api_key(
     name: str,
     scopes: Iterable[str],
     max_sensitivity: str = Sensitivity.RESTRICTED,
-    expires_in: timedelta | None = None,
+    expires_in: timedelta = DEFAULT_LIFETIME,
     requests_per_minute: int | None = None,
 ) -> tuple[ApiKey, str]:
     """Stores a new key in the current tenant; returns the row and the secret, which is not kept.
 
-    Raises ValidationError for a name, scope, sensitivity or rate that there cannot be, and for a name that is taken.
+    Raises ValidationError for a name, scope, sensitivity, rate or lifetime that there cannot be, and for a name that is taken.
     """
     secret = generate()
-    expires_at: datetime | None = timezone.now() + expires_in if expires_in is not None else None
+    expires_at = _expiry(expires_in)
     row = ApiKey(
         tenant_id=current_tenant(),
         name=name,
@@ -95,6 +100,40 @@ def create_api_key(
     row.full_clean()
     row.save(force_insert=True)
     return row, secret
+
+
+def rotate_api_key(
+    *, name: str, expires_in: timedelta = DEFAULT_LIFETIME, overlap: timedelta = MAX_OVERLAP
+) -> tuple[ApiKey, str]:
+    """Gives a key of the current tenant a new secret, which expires anew; returns the row and the secret, which is not kept.
+
+    The key stays the same one: its scopes, its rate, its history and its answers to an `Idempotency-Key`. Its old secret works
+    for `overlap` more, but never longer than it would have. Raises ApiKey.DoesNotExist, and ValidationError for a key that was
+    revoked and for a lifetime or an overlap that there cannot be.
+    """
+    if not timedelta(0) <= overlap <= MAX_OVERLAP:
+        raise ValidationError(
+            f"The old secret may work for {MAX_OVERLAP // timedelta(hours=1)} more hours at most."
+        )
+    expires_at = _expiry(expires_in)
+    secret = generate()
+    with transaction.atomic():
+        row = ApiKey.objects.select_for_update(no_key=True).get(name=name)
+        if row.revoked_at is not None:
+            raise ValidationError("This key was revoked. Create a new one.")
+        row.previous_digest, row.previous_expires_at = (
+            row.digest,
+            min(row.expires_at, timezone.now() + overlap),
+        )
+        row.digest, row.prefix, row.expires_at = digest(secret), secret[:8], expires_at
+        row.save(update_fields=["digest", "prefix", "expires_at", "previous_digest", "previous_expires_at"])
+    return row, secret
+
+
+def _expiry(lifetime: timedelta) -> datetime:
+    if lifetime > MAX_LIFETIME:
+        raise ValidationError(f"A key expires after {MAX_LIFETIME.days} days at most.")
+    return timezone.now() + lifetime
 
 
 def find_caller(key: str) -> Caller | None:

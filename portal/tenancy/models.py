@@ -12,7 +12,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 from portal.tenancy.context import current_tenant
-from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
+from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey, one_of
 from portal.tenancy.history import track
 
 M_co = TypeVar("M_co", bound=models.Model, covariant=True)
@@ -47,15 +47,21 @@ class TenantModel(models.Model):
     """A row of one tenant. `tenant` defaults to the current one; `id` is a UUID, so it tells nothing of others."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    # Without an index of its own: each table has others that begin with it.
     tenant = models.ForeignKey(
-        Tenant, on_delete=models.CASCADE, default=current_tenant, editable=False, related_name="+"
+        Tenant,
+        on_delete=models.CASCADE,
+        default=current_tenant,
+        editable=False,
+        related_name="+",
+        db_index=False,
     )
 
     objects: ClassVar[TenantManager[Self]] = TenantManager()
 
     class Meta:
         abstract = True
-        # Composite foreign keys of other tables point here.
+        # Composite foreign keys of other tables point here. A table at which none points does without.
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["tenant", "id"], name="%(app_label)s_%(class)s_tenant_id"),
         ]
@@ -83,13 +89,33 @@ class Membership(TenantModel):
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             models.UniqueConstraint(fields=["tenant", "user"], name="membership_once"),
-            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),
+            one_of("role", Role, name="membership_role_known"),
         ]
 
     def __str__(self) -> str:
         return f"{self.user} ({self.role})"
+
+
+class Invitation(TenantModel):
+    """A role that waits for its person to accept it (portal/tenancy/invitations.py).
+
+    It holds a user name, whether or not somebody has it, so that inviting tells nobody which names exist.
+    """
+
+    username = models.CharField(max_length=150)
+    role = models.CharField(max_length=10, choices=Role.choices, default=Role.VIEWER)
+    invited_by = models.CharField(max_length=150, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta(TenantModel.Meta):
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["tenant", "username"], name="invitation_once"),
+            one_of("role", Role, name="invitation_role_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username} ({self.role})"
 
 
 class Scope(models.TextChoices):
@@ -119,9 +145,16 @@ class Sensitivity(models.TextChoices):
         return order[: order.index(highest) + 1]
 
 
-@track(exclude=["digest", "last_used_at"])
+@track(
+    exclude=["digest", "previous_digest", "last_used_at"],
+    # There were keys that never expired.
+    otherwise={"expires_at": models.DateTimeField(null=True, blank=True)},
+)
 class ApiKey(TenantModel):
-    """A bearer key. Only its SHA-256 digest is stored; the key itself is shown once."""
+    """A bearer key. Only the SHA-256 digest of its secret is stored; the secret itself is shown once.
+
+    A rotated key has two secrets for a while: the old one is `previous_digest`, which works until `previous_expires_at`.
+    """
 
     name = models.CharField(max_length=200)
     prefix = models.CharField(max_length=16, editable=False)
@@ -134,7 +167,9 @@ class ApiKey(TenantModel):
     requests_per_minute = models.PositiveIntegerField(
         null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(MAX_RATE)]
     )
-    expires_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(blank=True)  # a form may leave it to the default
+    previous_digest = models.BinaryField(max_length=32, unique=True, null=True, editable=False)
+    previous_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -157,10 +192,40 @@ class ApiKey(TenantModel):
         return f"{self.name} ({self.prefix}…)"
 
 
+class SignInOutcome(models.TextChoices):
+    """What became of an attempt to sign in."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    THROTTLED = "throttled", "Throttled (too many attempts)"
+
+
+class SignIn(TenantModel):
+    """An attempt to sign in as a member of the tenant (portal/http/sign_ins.py). Append-only, as the histories are."""
+
+    at = models.DateTimeField(db_default=Now())
+    username = models.CharField(max_length=150)  # the text, since the person may be deleted
+    outcome = models.CharField(max_length=10, choices=SignInOutcome.choices)
+    address = models.GenericIPAddressField(null=True)
+    request_id = models.CharField(max_length=128, blank=True)
+
+    class Meta(TenantModel.Meta):
+        verbose_name = "sign-in"
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            one_of("outcome", SignInOutcome, name="sign_in_outcome_known"),
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["tenant", "username", "-at"], name="sign_in_of_person")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username}: {self.outcome}"
+
+
 class IdempotencyKey(TenantModel):
     """What a POST with an `Idempotency-Key` was answered, written in the transaction of its effect."""
 
-    api_key = TenantForeignKey(ApiKey, on_delete=models.CASCADE, related_name="+")
+    api_key = TenantForeignKey(ApiKey, on_delete=models.CASCADE, related_name="+", db_index=False)
     # Of method, path and parameters: an address may be longer than an index can hold.
     target_digest = models.BinaryField(max_length=32)
     key = models.CharField(max_length=IDEMPOTENCY_KEY_LENGTH)
@@ -172,7 +237,6 @@ class IdempotencyKey(TenantModel):
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             models.UniqueConstraint(
                 fields=["tenant", "api_key", "key", "target_digest"], name="idempotency_key_once"
             ),

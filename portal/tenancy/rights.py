@@ -1,16 +1,25 @@
-"""The rights of a caller as one value, made of an API key, of a signed-in member or of a command (SEC-4).
+"""The rights of a caller as one value, made of an API key, of a signed-in member or of a job's row (SEC-4).
 
-An entry point makes the value and passes it on; services and QuerySets apply it. So REST, pages and MCP show and change the same.
+An entry point makes the value and opens `acting_with` around its work: the API for its key, TenantMiddleware for the member
+(pages and Django's admin), a runner for who started the job. Services and QuerySets apply `current_rights`, so that every
+entrance shows and changes the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from portal.tenancy.keys import Caller
-from portal.tenancy.middleware import Member
+from portal.json_types import JsonObject
 from portal.tenancy.models import Role, Scope, Sensitivity
+
+if TYPE_CHECKING:
+    from portal.tenancy.keys import Caller
+    from portal.tenancy.middleware import Member
 
 # What a member of a role may do, in the words of a key's scopes.
 SCOPES_OF_ROLE: dict[str, frozenset[str]] = {
@@ -23,6 +32,9 @@ SCOPES_OF_ROLE: dict[str, frozenset[str]] = {
     ),
     Role.ADMIN: frozenset({Scope.ADMIN}),
 }  # fmt: skip
+
+Audience = tuple[UUID, frozenset[str], str]
+"""Tenant, scopes and highest sensitivity: callers of one audience may know of each other what a cache tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +63,34 @@ class Rights:
 
     @classmethod
     def unrestricted(cls, tenant_id: UUID, actor: str) -> Rights:
-        """Those of a command or a job, which act for the whole tenant."""
+        """Those of a command, a schedule or a worker, which act for the whole tenant."""
         return cls(tenant_id, actor, frozenset({Scope.ADMIN}))
+
+    @classmethod
+    def of_row(cls, tenant_id: UUID, actor: str, stored: JsonObject) -> Rights:
+        """Those that `as_row` has stored; of an empty object, those of the tenant itself."""
+        if not stored:
+            return cls.unrestricted(tenant_id, actor)
+        return cls(
+            tenant_id, actor, frozenset(stored["scopes"]), stored["max_sensitivity"], stored["username"]
+        )
+
+    def as_row(self) -> JsonObject:
+        """The rights in JSON's types, without tenant and author, for the row of what is done later."""
+        return {
+            "scopes": sorted(self.scopes),
+            "max_sensitivity": str(self.max_sensitivity),
+            "username": self.username,
+        }
 
     def may(self, scope: str) -> bool:
         """Whether the caller holds the scope, or `admin`, which includes every other one."""
         return bool(self.scopes & {scope, Scope.ADMIN})
+
+    @property
+    def audience(self) -> Audience:
+        """The part of a cache's key that keeps what one caller asked from those with other rights (S4)."""
+        return self.tenant_id, self.scopes, self.max_sensitivity
 
     @property
     def may_edit(self) -> bool:
@@ -71,3 +105,35 @@ class Rights:
     def sensitivities(self) -> list[str]:
         """The sensitivities of tools that the caller may see."""
         return Sensitivity.up_to(self.max_sensitivity)
+
+    @property
+    def sees_everything(self) -> bool:
+        """Whether no tool of the tenant is hidden from the caller."""
+        return self.sees_all_sensitivities and self.may_edit
+
+    def covers(self, other: Rights) -> bool:
+        """Whether the caller sees whatever `other` sees."""
+        same_person = bool(self.username) and self.username == other.username
+        return set(other.sensitivities) <= set(self.sensitivities) and (
+            self.may_edit or (not other.may_edit and (same_person or not other.username))
+        )
+
+
+_OWN = Rights.unrestricted(UUID(int=0), "")
+_current: ContextVar[Rights | None] = ContextVar("portal_rights", default=None)
+
+
+@contextmanager
+def acting_with(rights: Rights) -> Iterator[None]:
+    """What is done in the block is done, and seen, with these rights."""
+    token = _current.set(rights)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_rights() -> Rights:
+    """The rights of who caused the current work. Without a caller it is the tenant's own: a command's, a schedule's, a worker's;
+    such rights name no tenant."""
+    return _current.get() or _OWN

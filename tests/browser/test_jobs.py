@@ -17,6 +17,7 @@ from bench.stack import Stack, stack
 from portal.jobs import heartbeats
 from portal.tenancy.context import tenant_context
 from tests.support.database import real_commits
+from tests.support.embeddings.providers import CANNOT_EVER
 from tests.support.pages.browser import Portal
 from tools.catalogue.tools import create_tool
 from tools.models import ToolEmbedding
@@ -57,6 +58,7 @@ def running(
         "EMBEDDING_POLL": "0.2",
         "JOB_POLL": "0.2",
         "JOB_LOST_SECONDS": "2",
+        "JOB_MAX_RESUMES": "0",
     }
     with real_commits(django_db_blocker, admin_database), stack(is_migrated=True, **environment) as started:
         started.start("web")
@@ -80,15 +82,15 @@ def workers(running: Stack) -> Iterator[Callable[..., None]]:
 
 @pytest.fixture
 def catalogue(portal: Portal, admin_database: psycopg.Connection[Any]) -> None:
-    """Sixty tools without a vector, as the start of a portal with its first provider finds them; three cannot be embedded."""
+    """Sixty tools whose embedding has failed, as a provider that was down for long leaves them; three cannot be embedded at all."""
     with tenant_context(portal.tenant.pk):
         for number in range(TOOLS):
             text = f"Does a permanent poison {number}." if number % 20 == 7 else f"Does thing {number}."
             create_tool(actor="test", tool_id=f"tool_{number}", name=f"tool_{number}", description=text)
-    admin_database.execute("DELETE FROM embeddings_embeddingtask WHERE tenant_id = %s", [portal.tenant.pk])
-    admin_database.execute(
-        "UPDATE tools_toolembedding SET status = 'disabled' WHERE tenant_id = %s", [portal.tenant.pk]
-    )
+    for table in ("embeddings_embeddingtask", "tools_toolembedding"):
+        admin_database.execute(
+            f"UPDATE {table} SET status = 'failed' WHERE tenant_id = %s", [portal.tenant.pk]
+        )
 
 
 def start_backfill(page: Page) -> None:
@@ -136,7 +138,7 @@ def test_a_backfill_is_watched_cancelled_resumed_and_its_failures_retried_UI_3_6
     state(page, "Partial")
     expect(page.locator(".job-line")).to_contain_text("60 of 60 · 3 failed")
     reasons = page.get_by_role("table", name="Reasons")
-    expect(reasons).to_contain_text("this text cannot be embedded")
+    expect(reasons).to_contain_text(CANNOT_EVER.public)
     expect(reasons.get_by_role("cell", name="3", exact=True)).to_be_visible()
 
     provider.be(QUICK)
@@ -210,7 +212,7 @@ def test_a_killed_runner_is_said_to_be_lost_and_resume_goes_on_UI_3_6_EMB_8(
     runner.kill()
     runner.wait()
     state(page, "Lost")
-    expect(page.get_by_text("has not reported for a minute")).to_be_visible()
+    expect(page.get_by_text("The worker of this job stopped reporting")).to_be_visible()
     provider.be(QUICK)
     workers("embeddings", "jobs")
     page.get_by_role("button", name="Resume").click()

@@ -35,7 +35,11 @@ def running(
 ) -> Iterator[Stack]:
     """A portal with a worker of jobs and no embeddings, which allows one MCP server."""
     commands = tmp_path_factory.mktemp("mcp") / "commands.json"
-    commands.write_text(json.dumps({"sums": {"command": plain("""{"tools": [{"name": "add"}]}""")}}))
+    commands.write_text(
+        json.dumps(
+            {"commands": {"sums": {"command": plain("""{"tools": [{"name": "add"}]}"""), "tenants": ["*"]}}}
+        )
+    )
     environment = {"JOB_POLL": "0.2", "MCP_COMMANDS_FILE": str(commands)}
     with real_commits(django_db_blocker, admin_database), stack(is_migrated=True, **environment) as started:
         started.start("web")
@@ -58,6 +62,7 @@ def plan_upload(page: Page, name: str, content: Any, source: str) -> None:
 
 def apply(page: Page, button: str, *, removals: str = "") -> None:
     """Presses Apply, agrees to what is asked, and follows the job back to the plan."""
+    page.wait_for_load_state("load")  # before it the button works without htmx, and the question is a page
     page.locator("#apply").click()
     question = page.get_by_role("dialog")
     if removals:
@@ -261,6 +266,7 @@ def test_no_page_of_sources_and_servers_has_a_violation_UI_3_0(
     look()
     look(f"{page.url}?show=left_out")
     page.get_by_role("link", name="All changes").click()
+    page.wait_for_load_state("load")  # before it the button works without htmx, and the question is a page
     page.locator("#apply").click()
     question = page.get_by_role("dialog")
     expect(question).to_be_visible()

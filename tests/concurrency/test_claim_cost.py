@@ -38,7 +38,7 @@ def read(node: dict[str, Any]) -> int:
 
 
 def claim_explained(limit: int = 32, watermarks: QueueWatermarks | None = None) -> tuple[int, dict[str, Any]]:
-    """What a claim reads to find its tasks, and its plan. Their update writes five indexes, which is another matter."""
+    """What a claim reads to find its tasks, and its plan. Their update writes three indexes, which is another matter."""
     explained: list[Any] = []
 
     def explain(execute: Any, sql: str, params: Any, *rest: Any) -> Any:

@@ -14,9 +14,9 @@ from django.db import transaction
 from django.test import Client
 
 from portal.settings import BASE_DIR
-from portal.tenancy.models import Membership, Role, Tenant
+from portal.tenancy.models import Role, Tenant
 from tests.support.api import MATRIX, UNKNOWN_ID
-from tests.support.clients import make_client
+from tests.support.clients import join, make_client, sign_in
 from tests.support.waits import own_transactions
 from tests.support.world import NOT_OF_A_THING, Route, World, build_world, foreign_and_unknown, routes
 from tools.api.urls import urlpatterns
@@ -78,9 +78,8 @@ def needed(clients: dict[str, Client], method: str, path: str) -> str:
 def visitors(world: World) -> dict[str, Client]:
     """One of each, who may more and more."""
     user = get_user_model().objects.create_superuser("superuser")
-    Membership.objects.create(user=user, role=Role.ADMIN)
-    superuser = Client()
-    superuser.force_login(user)
+    join(world.tenant, user, Role.ADMIN)
+    superuser = sign_in(world.tenant, user)
     roles = {role: make_client(world.tenant, role) for role in Role.values}
     return {ANYBODY: Client(), **roles, "superuser": superuser}
 

@@ -18,31 +18,18 @@ from tests.support.imports.syncs import fingerprints
 from tests.support.world import (
     METHODS,
     NOT_OF_A_THING,
+    QUESTIONS,
     RARE_WORD,
     Route,
     World,
     build_world,
     foreign_and_unknown,
+    plain_paths,
     routes,
+    text_of,
+    without,
 )
 from tools.models import Source, Tool
-
-# Questions that a list would answer with the first tenant's things, if it could.
-QUESTIONS = {
-    "/api/v1/tools": [f"?q={RARE_WORD}", "?limit=100", "?source_protocol=openapi", "?has_override=true", "?embedding_status=failed"],
-    "/api/v1/tools/search": [f"?query={RARE_WORD}", f"?query={RARE_WORD}&top_k=50&source_protocol=openapi"],
-    "/api/v1/overrides": ["?limit=100", "?conflicts=true"],
-    "/api/v1/servers": ["?limit=100"],
-    "/api/v1/sources": ["?limit=100"],
-    "/api/v1/jobs": ["?limit=100", "?state=failed", "?kind=backfill_embeddings"],
-    "/tools/": [f"?q={RARE_WORD}", "?active=all", "?has_override=true", "?embedding_status=failed"],
-    "/jobs/": ["", "?state=failed", "?mine=1"],
-    "/search/": [f"?query={RARE_WORD}", f"?q={RARE_WORD}"],
-    "/admin/tools/tool/": [f"?q={RARE_WORD}", "?all="],
-    "/admin/autocomplete/": [
-        "?term=&app_label=tools&model_name=tool&field_name=source", "?term=&app_label=tenancy&model_name=membership&field_name=user",
-    ],
-}  # fmt: skip
 
 # People belong to no tenant, so their pages are closed to the staff of tenants instead (403, whoever is asked for).
 OF_NO_TENANT = {User, Group}
@@ -96,19 +83,6 @@ def ask(world: World, method: str, path: str, **extra: Any) -> Any:
     return response
 
 
-def text_of(response: Any) -> str:
-    body = b"".join(response.streaming_content) if response.streaming else response.content
-    headers = "\n".join(f"{name}: {value}" for name, value in response.items())
-    return f"{response.status_code}\n{headers}\n{body.decode(errors='replace')}"
-
-
-def without(text: str, values: dict[str, str]) -> str:
-    """An answer without what the address itself names."""
-    for value in values.values():
-        text = text.replace(value, "")
-    return text
-
-
 def comparable(response: Any, values: dict[str, str]) -> str:
     """The answer without what differs between any two requests: its id, its CSRF token, and the thing that was named."""
     text = re.sub(r"\b[0-9a-f]{32}\b|\b[A-Za-z0-9]{64}\b", "RANDOM", text_of(response))
@@ -118,14 +92,6 @@ def comparable(response: Any, values: dict[str, str]) -> str:
             rf"(?<=[/“]){re.escape(value)}(?=[/”?])" if value.isdigit() else re.escape(value), "THING", text
         )
     return re.sub(r"(?im)^(Server-Timing|Content-Length|Set-Cookie|Date|Expires|X-Request-ID):.*$", "", text)
-
-
-def plain_paths() -> list[str]:
-    paths = [
-        route.path({}) for route in routes() if not route.parameters and route.pattern not in NOT_OF_A_THING
-    ]
-    paths = [path for path in paths if path not in ("/logout/", "/admin/logout/")]  # asked last of all
-    return paths + list(NOT_OF_A_THING.values())
 
 
 def leaks_in_lists(first: World, second: World) -> tuple[list[str], int]:

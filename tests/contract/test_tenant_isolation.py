@@ -14,7 +14,8 @@ from django.db import IntegrityError, connection, transaction
 from django.db.utils import ProgrammingError
 
 from portal.tenancy.context import NoTenant, tenant_context
-from portal.tenancy.models import ApiKey, Tenant
+from portal.tenancy.keys import create_api_key
+from portal.tenancy.models import Scope, Tenant
 from tools.models import Endpoint, Source, SourceKind, Tool
 
 Owner = psycopg.Connection[Any]
@@ -34,7 +35,7 @@ SHARED = {
 }  # fmt: skip
 UNIQUE_WITHOUT_TENANT = {
     # Looked up before a tenant is known, by 256 random bits that tell nothing of anybody.
-    "tenancy_apikey": {("digest",)},
+    "tenancy_apikey": {("digest",), ("previous_digest",)},
     "tenancy_tenant": {("slug",)},
 }
 
@@ -191,7 +192,13 @@ def test_sec_1_functions_that_run_as_their_owner_are_closed(admin_database: Owne
         """
     ).fetchall()
     names = {row[0].partition("(")[0] for row in functions}
-    assert names >= {"portal_find_key", "portal_memberships", "portal_tenant", "tools_search_candidates"}
+    assert names >= {
+        "portal_find_key",
+        "portal_memberships",
+        "portal_invitations",
+        "portal_tenant",
+        "tools_search_candidates",
+    }
     for name, settings, owner, acl, can_login, superuser in functions:
         path = next((one for one in settings or [] if one.startswith("search_path=")), None)
         assert path is not None, f"{name} has no search_path of its own"
@@ -211,7 +218,7 @@ def test_sec_1_functions_that_run_as_their_owner_are_closed(admin_database: Owne
 
 def test_sec_1_the_owners_of_those_functions_read_a_few_tables_and_write_none(admin_database: Owner) -> None:
     allowed = {
-        "portal_identity": {"tenancy_tenant", "tenancy_membership", "tenancy_apikey"},
+        "portal_identity": {"tenancy_tenant", "tenancy_membership", "tenancy_apikey", "tenancy_invitation"},
         "portal_search": {"tools_tool", "tools_toolembedding", "tools_posting"},
     }
     for role, tables in allowed.items():
@@ -299,7 +306,7 @@ def test_sec_1_without_a_tenant_every_table_is_an_error_and_not_an_empty_page(
     with tenant_context(committed.pk):
         create_tool(actor="a", tool_id="t", name="t", description="Reads.")
         make_source()
-        ApiKey.objects.create(name="k", digest=b"1", scopes=[])
+        create_api_key(name="k", scopes=[Scope.SEARCH_READ])
     for table in (
         "tools_tool",
         "tools_source",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import socket
 import subprocess
 import sys
@@ -52,6 +53,26 @@ def test_a_port_in_use_names_the_way_out(
 def test_a_port_that_is_none(folder: Path, port: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORT", port)
     assert (refusal(folder).exit_code, "PORT must be" in str(refusal(folder))) == (2, True)
+
+
+@pytest.mark.parametrize("known", [{}, {"api_key": "tp_of_another_database"}])
+def test_password_and_key_are_printed_at_the_first_start_only_SEC_4(
+    folder: Path, known: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "first-run.json"
+    run = {"url": "", "username": "operator", "password": "a-password", "api_key": "tp_a-key"}
+    file.write_text(json.dumps(run), encoding="utf-8")
+    commands._announce(file, "127.0.0.1", 8000, known)
+    first = capsys.readouterr().out
+    assert "with the password a-password" in first
+    assert "Authorization: Bearer tp_a-key" in first
+    # A later start reads the file before it prepares the database.
+    commands._announce(file, "127.0.0.1", 8001, commands._read(file))
+    later = capsys.readouterr().out
+    assert "Tool Portal runs at http://127.0.0.1:8001" in later
+    assert "first-run.json" in later
+    assert "a-password" not in later
+    assert "tp_a-key" not in later
 
 
 def test_a_second_one_in_the_same_folder_names_the_first(folder: Path) -> None:

@@ -108,8 +108,9 @@ def check_every_vector(portal: Portal) -> None:
 def written(portal: Portal) -> list[dict[str, Any]]:
     """Changes with every write of a row, whatever it writes."""
     return portal.rows(
-        "SELECT count(*), md5(string_agg(xmin::text || ctid::text, ',' ORDER BY id)) FROM tools_toolembedding "
-        "UNION ALL SELECT count(*), md5(string_agg(xmin::text || ctid::text, ',' ORDER BY id)) FROM embeddings_embeddingtask"
+        "SELECT 'embeddings' AS what, count(*), md5(string_agg(xmin::text || ctid::text, ',' ORDER BY id)) FROM tools_toolembedding "
+        "UNION ALL SELECT 'tasks', count(*), md5(string_agg(xmin::text || ctid::text, ',' ORDER BY id)) FROM embeddings_embeddingtask "
+        "ORDER BY what"
     )
 
 

@@ -190,12 +190,14 @@ def live_through(
         elif outcome == "parked":
             assert set(statuses.values()) == {"failed"}
             assert {pipeline.embedding(pk)["error"] for pk in everything} == {
-                "The embedding provider returned vectors of 768 dimensions, not 384."
+                ProviderError(
+                    "The embedding provider returned vectors of 768 dimensions, not 384.", permanent=True
+                ).public
             }
             assert attempts(pipeline) == {1}
         else:
             assert statuses == {poison: "failed"} | dict.fromkeys(good, "ready")
-            assert "refused" in pipeline.embedding(poison)["error"]
+            assert "cannot embed this text" in pipeline.embedding(poison)["error"]
         if outcome not in {"provider", "ready"}:
             assert circuit is None
         pipeline.check_consistent()

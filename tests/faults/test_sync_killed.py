@@ -33,7 +33,8 @@ OPERATIONS = 300
 IN_THE_MIDDLE = 60
 """Kills that must meet a sync between its start and its end, in a full run."""
 LOST_SECONDS, LONGEST = 1, 60
-QUICK = {"JOB_LOST_SECONDS": str(LOST_SECONDS), "JOB_POLL": "0.1"}
+# What is killed waits for the test, which looks at the catalogue before it resumes the job.
+QUICK = {"JOB_LOST_SECONDS": str(LOST_SECONDS), "JOB_POLL": "0.1", "JOB_MAX_RESUMES": "0"}
 
 
 def document(version: int) -> bytes:
@@ -125,7 +126,7 @@ class Catalogue:
 
 @pytest.fixture
 def catalogue(portal: Portal, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalogue]:
-    settings.JOB_LOST_SECONDS = LOST_SECONDS
+    settings.JOB_LOST_SECONDS, settings.JOB_MAX_RESUMES = LOST_SECONDS, 0
     monkeypatch.setattr(sandbox, "parse", parse_here)
     with login("DATABASE_URL", url=portal.servers.urls["DATABASE_URL"]):
         yield Catalogue(portal)

@@ -20,6 +20,7 @@ from tests.support.imports.syncs import parse_here
 from tools.imports.fetching import sandbox
 from tools.imports.syncing import apply, plan
 from tools.imports.syncing import service as syncs
+from tools.imports.syncing.identity import Matches
 
 STEPS, AT_A_TIME = 8, 9
 
@@ -83,7 +84,9 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         apply._Writer, "_overrides", lambda self, tools: {}
     ),
     "a move that makes a new tool": lambda monkeypatch: monkeypatch.setattr(
-        plan._Planner, "_detect_moves", lambda self, new, gone: (new, [], gone)
+        plan,
+        "match_endpoints",
+        lambda wanted, existing, **_: Matches({one.key: one for one in existing if one.key in wanted}, []),
     ),
     "a return that activates what an operator deactivated": _activates_all,
     "a sync without a guard": lambda monkeypatch: monkeypatch.setattr(

@@ -120,6 +120,7 @@ class Killer:
             self.workers[victim] = self.fork_servers[victim].fork()
 
 
+@pytest.mark.alone
 @share_of_full_count()
 def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_restarts_R1_R2_R15(
     portal: Portal, tmp_path: Path, seen: Callable[..., None], share: float

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,20 @@ def answers(port: int) -> bool:
         return False
 
 
+def logins_of_processes(folder: Path) -> dict[str, set[str]]:
+    """The database logins in the environment of the running processes of each role; as root none of them may be root's."""
+    found: dict[str, set[str]] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (process / "environ").read_bytes().decode().split("\0")
+            values = dict(word.split("=", 1) for word in words if "=" in word)
+            if (process / "cwd").readlink() == folder and (role := values.get("PORTAL_DB_ROLE")):
+                assert (process / "environ").stat().st_uid == 0, "closed to its own user"
+                assert "Uid:\t0\t" not in (process / "status").read_text(), process
+                found.setdefault(role, set()).update(name for name in values if name.startswith("DATABASE_"))
+    return found
+
+
 def run(block: str, folder: Path, port: int) -> str:
     script = f"set -eu\n{block}".replace("127.0.0.1:8000", f"127.0.0.1:{port}")
     done = subprocess.run(
@@ -85,7 +100,7 @@ def run(block: str, folder: Path, port: int) -> str:
 def test_the_readme_says_what_works_OPS_1(tmp_path: Path, port: int) -> None:
     found = blocks()
     assert found[0].strip() == "make up"
-    folder = copy_of_the_tree(tmp_path)
+    folder = copy_of_the_tree(tmp_path / "portal")  # other accounts may enter it, and not the folders above
     log = tmp_path / "up.log"
     with log.open("wb") as output:
         up = subprocess.Popen(
@@ -102,6 +117,9 @@ def test_the_readme_says_what_works_OPS_1(tmp_path: Path, port: int) -> None:
             assert up.poll() is None, log.read_text(encoding="utf-8")
             assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
             time.sleep(0.3)
+        if os.geteuid() == 0:
+            logins = logins_of_processes(folder)
+            assert logins == {"app": {"DATABASE_URL"}, "worker": {"DATABASE_WORKER_URL"}}
         outputs = [run(block, folder, port) for block in found[1:] if block.strip() != "make test"]
         answer: dict[str, Any] = json.loads(outputs[0])
         names = [hit["tool"]["tool_id"] for hit in answer["results"]]

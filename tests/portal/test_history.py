@@ -11,13 +11,13 @@ from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.db import ProgrammingError, connection, transaction
-from django.test import Client
 from django.urls import reverse
 
 from portal.http.history_context import history_context
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key, find_caller, note_use
 from portal.tenancy.models import ApiKey, Membership, Tenant
+from tests.support.clients import join, sign_in
 
 TABLES = ("tenancy_apikeyevent", "tenancy_membershipevent")
 
@@ -56,19 +56,19 @@ def test_the_command_names_itself_as_the_author(tenant: Tenant) -> None:
 
 def test_CAT_8_the_admin_names_author_and_request_of_a_changed_membership(tenant: Tenant) -> None:
     root = get_user_model().objects.create_superuser("root", password=None)
-    Membership.objects.create(user=root, role="admin")
-    other = get_user_model().objects.create_user("olga", password=None)
-    client = Client()
-    client.force_login(root)
-    answer = client.post(
-        reverse("admin:tenancy_membership_add"),
-        {"user": "olga", "role": "viewer"},
+    join(tenant, root, "admin")
+    olga = get_user_model().objects.create_user("olga", password=None)
+    join(tenant, olga, "viewer")
+    answer = sign_in(tenant, root).post(
+        reverse("admin:tenancy_membership_change", args=[Membership.objects.get(user=olga).pk]),
+        {"role": "operator"},
         headers={"X-Request-ID": "number-7"},
     )
     assert answer.status_code == 302
-    row = apps.get_model("tenancy", "MembershipEvent").objects.get(user_id=other.pk)
-    assert (row.pgh_label, row.pgh_context["actor"], row.pgh_context["request"]) == (
-        "insert",
+    row = apps.get_model("tenancy", "MembershipEvent").objects.filter(user_id=olga.pk).latest("pgh_id")
+    assert (row.pgh_label, row.role, row.pgh_context["actor"], row.pgh_context["request"]) == (
+        "update",
+        "operator",
         "root",
         "number-7",
     )

@@ -11,16 +11,28 @@ from rest_framework.test import APIClient
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
+from portal.tenancy.middleware import FORM_HEADER
 from portal.tenancy.models import Membership, Scope, Tenant
 
 
-def make_client(tenant: Tenant, role: str) -> Client:
-    user = get_user_model().objects.create_user(username=f"{role}-{uuid.uuid4().hex[:8]}", password=None)
+def join(tenant: Tenant, user: Any, role: str) -> None:
+    """Makes the user a member."""
     with tenant_context(tenant.pk):
         Membership.objects.create(user=user, role=role)
-    client = Client()
+
+
+def sign_in(tenant: Tenant, user: Any) -> Client:
+    """A signed-in client whose forms are made for this tenant, as a browser's are that shows its pages."""
+    client = Client(headers={FORM_HEADER: str(tenant.pk)})
     client.force_login(user)
     return client
+
+
+def make_client(tenant: Tenant, role: str) -> Client:
+    """A client of a new member."""
+    user = get_user_model().objects.create_user(username=f"{role}-{uuid.uuid4().hex[:8]}", password=None)
+    join(tenant, user, role)
+    return sign_in(tenant, user)
 
 
 def make_api(tenant: Tenant, *scopes: str, **options: Any) -> APIClient:

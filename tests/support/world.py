@@ -23,7 +23,8 @@ from portal.jobs.context import Context, Failure
 from portal.jobs.models import Job, JobState
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
-from portal.tenancy.models import Membership, Role, Scope, Tenant
+from portal.tenancy.models import Invitation, Membership, Role, Scope, Tenant
+from tests.support.clients import sign_in
 from tests.support.imports.documents import document, import_document
 from tools.catalogue import servers
 from tools.catalogue.tools import create_tool, update_tool
@@ -98,8 +99,8 @@ def build_world(tenant: Tenant) -> World:
             # Nothing is asked there: the address is a forbidden one.
             actor=canary, slug=f"server-{canary}", title=text, url=f"http://127.0.0.1/{canary}",
         )  # fmt: skip
-        member = Client()
-        member.force_login(_staff(canary))
+        member = sign_in(tenant, _staff(canary))
+        Invitation.objects.create(username=canary, invited_by=canary)
     sync = _plan(tenant, source, canary, text)
     return World(tenant, canary, api, member, tool, imported, source, job, server, sync)
 
@@ -229,3 +230,42 @@ def foreign_and_unknown(route: Route, world: World) -> list[tuple[dict[str, str]
             (known, {**known, next(name for name in ("slug", "pk", "ref") if name in known): nothing})
         )
     return pairs
+
+
+# Questions that a list would answer with the first tenant's things, if it could.
+QUESTIONS = {
+    "/api/v1/tools": [f"?q={RARE_WORD}", "?limit=100", "?source_protocol=openapi", "?has_override=true", "?embedding_status=failed"],
+    "/api/v1/tools/search": [f"?query={RARE_WORD}", f"?query={RARE_WORD}&top_k=50&source_protocol=openapi"],
+    "/api/v1/overrides": ["?limit=100", "?conflicts=true"],
+    "/api/v1/servers": ["?limit=100"],
+    "/api/v1/sources": ["?limit=100"],
+    "/api/v1/jobs": ["?limit=100", "?state=failed", "?kind=backfill_embeddings"],
+    "/tools/": [f"?q={RARE_WORD}", "?active=all", "?has_override=true", "?embedding_status=failed"],
+    "/jobs/": ["", "?state=failed", "?mine=1"],
+    "/search/": [f"?query={RARE_WORD}", f"?q={RARE_WORD}"],
+    "/admin/tools/tool/": [f"?q={RARE_WORD}", "?all="],
+    "/admin/autocomplete/": [
+        "?term=&app_label=tools&model_name=tool&field_name=source", "?term=&app_label=tenancy&model_name=membership&field_name=user",
+    ],
+}  # fmt: skip
+
+
+def plain_paths() -> list[str]:
+    paths = [
+        route.path({}) for route in routes() if not route.parameters and route.pattern not in NOT_OF_A_THING
+    ]
+    paths = [path for path in paths if path not in ("/logout/", "/admin/logout/")]  # asked last of all
+    return paths + list(NOT_OF_A_THING.values())
+
+
+def text_of(response: Any) -> str:
+    body = b"".join(response.streaming_content) if response.streaming else response.content
+    headers = "\n".join(f"{name}: {value}" for name, value in response.items())
+    return f"{response.status_code}\n{headers}\n{body.decode(errors='replace')}"
+
+
+def without(text: str, values: dict[str, str]) -> str:
+    """An answer without what the address itself names."""
+    for value in values.values():
+        text = text.replace(value, "")
+    return text

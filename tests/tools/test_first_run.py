@@ -6,6 +6,7 @@ import io
 import json
 import stat
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from django.contrib.auth import authenticate, get_user_model
 from django.core.management import call_command
 from django.db import connection
+from django.utils import timezone
 
 from manage import role_of
 from portal import env
@@ -137,7 +139,7 @@ def test_the_first_run_makes_a_tenant_an_operator_a_key_and_the_demo(first_run: 
     assert caller is not None
     assert caller.scopes == set(Scope.values)
     with default_tenant():
-        assert ApiKey.objects.get().expires_at is None
+        assert ApiKey.objects.get().expires_at > timezone.now() + timedelta(days=364)
         assert Membership.objects.get().role == Role.ADMIN
         assert set(Tool.objects.values_list("updated_by", flat=True)) == {"first run"}
 

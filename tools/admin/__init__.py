@@ -6,6 +6,6 @@ shows states without letting anybody type over them; states change by the named 
 
 from __future__ import annotations
 
-from tools.admin import catalogue, history, pipeline, tenants
+from tools.admin import catalogue, history, people, pipeline, tenants
 
-__all__ = ["catalogue", "history", "pipeline", "tenants"]
+__all__ = ["catalogue", "history", "people", "pipeline", "tenants"]

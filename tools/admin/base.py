@@ -1,4 +1,5 @@
-"""Base classes of the admins of tenant models: roles, read-only admins, and errors of services as form errors."""
+"""Base classes of the admins of tenant models: roles, the rows that a person may see, read-only admins, and errors of services as
+form errors."""
 
 from __future__ import annotations
 
@@ -12,10 +13,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from portal.http.history_context import history_context
+from portal.tenancy.fields import TenantForeignKey
 from portal.tenancy.middleware import Member
 from portal.tenancy.models import Role
 from tools.catalogue import history
 from tools.catalogue.errors import CatalogueError, Invalid
+from tools.catalogue.visibility import seen
 from tools.web.shell.forms import AddressInput
 
 if TYPE_CHECKING:
@@ -39,16 +42,45 @@ def may(request: HttpRequest, role: Role | None) -> bool:
     return member is not None and role is not None and member.may(role)
 
 
+class SeenRelatedFilter(admin.RelatedFieldListFilter):
+    """A filter of a list by a related row: it offers those that the person may see."""
+
+    def field_choices(self, field: Any, request: HttpRequest, model_admin: Any) -> Any:
+        shown = seen(field.related_model.objects.all())
+        return field.get_choices(
+            include_blank=False,
+            ordering=self.field_admin_ordering(field, request, model_admin),
+            limit_choices_to={"pk__in": shown.values("pk")},
+        )
+
+
+admin.FieldListFilter.register(
+    lambda field: isinstance(field, TenantForeignKey), SeenRelatedFilter, take_priority=True
+)
+
+
 class TenantModelAdmin(ModelAdmin):
-    """Rows of the member's tenant. Django's permission and the tenant's role must both allow; a role of None allows nobody."""
+    """Rows of the member's tenant that the member may see: list, search, form, history, actions and autocompletion begin at
+    `get_queryset`. Django's permission and the tenant's role must both allow; a role of None allows nobody."""
 
     role_to_view = Role.VIEWER
     role_to_write: Role | None = Role.OPERATOR
     role_to_delete: Role | None = Role.ADMIN
+    is_of_catalogue = True
+    """Whether the rows tell of tools or sources; else the role alone decides."""
     list_per_page = 50
     # The services validate addresses; Django's URLField refuses hosts without a dot.
     formfield_overrides = {models.URLField: {"form_class": forms.CharField, "widget": AddressInput}}
     show_full_result_count = False
+
+    def get_queryset(self, request: HttpRequest) -> models.QuerySet[Any]:
+        rows: models.QuerySet[Any] = super().get_queryset(request)
+        return seen(rows) if self.is_of_catalogue else rows
+
+    def formfield_for_foreignkey(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
+        if isinstance(db_field, TenantForeignKey):
+            kwargs["queryset"] = seen(cast(Any, db_field.related_model).objects.all())
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return may(request, self.role_to_view) and super().has_module_permission(request)
@@ -87,6 +119,22 @@ class ReadOnlyAdmin(TenantModelAdmin):
 
     role_to_write = None
     role_to_delete = None
+
+
+class InstallationAdmin(ReadOnlyAdmin):
+    """Rows of the whole installation, which no page shows: for superusers."""
+
+    is_of_catalogue = False
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return _is_superuser(request) and super().has_module_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return _is_superuser(request) and super().has_view_permission(request, obj)
+
+
+def _is_superuser(request: HttpRequest) -> bool:
+    return bool(getattr(request.user, "is_superuser", False))
 
 
 class ServiceForm(ModelForm):

@@ -159,6 +159,7 @@ class SourceAdmin(SettingsAdmin):
 
 @admin.register(SourceDocument)
 class SourceDocumentAdmin(ReadOnlyAdmin):
+    role_to_view = Role.OPERATOR
     list_display = ("name", "source", "version", "size", "fetched_at")
     list_select_related = ("source",)
     fields = ("source", "name", "version", "sha256", "size", "report", "fetched_at")
@@ -195,7 +196,9 @@ class ManualOverrideAdmin(ReadOnlyAdmin):
 
 @admin.register(Sync)
 class SyncAdmin(ReadOnlyAdmin):
-    """To look at; the portal's own pages apply and discard them."""
+    """To look at; the portal's own pages apply and discard them, and show them to operators."""
+
+    role_to_view = Role.OPERATOR
 
     list_display = ("source", "state", "created_at", "created_by", "ended_at", "ended_by")
     list_select_related = ("source",)
@@ -204,6 +207,7 @@ class SyncAdmin(ReadOnlyAdmin):
 
 @admin.register(SyncChange)
 class SyncChangeAdmin(ReadOnlyAdmin):
+    role_to_view = Role.OPERATOR
     list_display = ("name", "action", "key", "conflict", "applied")
     list_filter = ("action", "conflict", "applied")
     search_fields = ("key", "name")

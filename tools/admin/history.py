@@ -1,4 +1,5 @@
-"""Admin of the history: append-only events of sources, MCP servers, tools and overrides, newest first (CAT-8)."""
+"""Admin of the history: append-only events of sources, MCP servers, tools and overrides, of who may do what, and of sign-ins, newest
+first (CAT-8, S16)."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from django.contrib.auth import get_user_model
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 
-from portal.tenancy.models import Role
+from portal.tenancy.models import Role, SignIn
 from tools.admin.base import AdminRequest, ReadOnlyAdmin
 
 
 class EventAdmin(ReadOnlyAdmin):
-    list_display = ("pgh_created_at", "pgh_label", "what", "who")
+    list_display = ("pgh_created_at", "pgh_label", "what", "who", "request_id")
     list_display_links = ("pgh_created_at",)
     list_filter = ("pgh_label",)
     ordering = ("-pgh_id",)
@@ -32,11 +33,16 @@ class EventAdmin(ReadOnlyAdmin):
     def who(self, event: object) -> str:
         return str((getattr(event, "pgh_context", None) or {}).get("actor", ""))
 
+    @admin.display(description="request")
+    def request_id(self, event: object) -> str:
+        return str((getattr(event, "pgh_context", None) or {}).get("request", ""))
+
 
 class AccessEventAdmin(EventAdmin):
     """Who may do what is for those who decide it."""
 
     role_to_view = Role.ADMIN
+    is_of_catalogue = False
 
 
 class MembershipEventAdmin(AccessEventAdmin):
@@ -49,6 +55,16 @@ class MembershipEventAdmin(AccessEventAdmin):
     @admin.display(description="what")
     def what(self, event: Any) -> str:
         return f"{event.username or event.user_id}: {event.role}"
+
+
+@admin.register(SignIn)
+class SignInAdmin(ReadOnlyAdmin):
+    is_of_catalogue = False
+    role_to_view = Role.ADMIN
+    list_display = ("at", "username", "outcome", "address", "request_id")
+    list_filter = ("outcome",)
+    search_fields = ("username", "address", "request_id")
+    ordering = ("-at",)
 
 
 for _name in ("SourceEvent", "McpServerEvent", "ToolEvent", "ManualOverrideEvent"):

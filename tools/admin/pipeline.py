@@ -12,7 +12,8 @@ from embeddings import slots
 from embeddings.models import EmbeddingModel, EmbeddingTask
 from portal.jobs.models import Job, JobFailure, WorkerHeartbeat
 from portal.resilience.models import Circuit, CounterSum
-from tools.admin.base import ModelAdmin, ReadOnlyAdmin
+from portal.tenancy.models import Role
+from tools.admin.base import InstallationAdmin, ModelAdmin, ReadOnlyAdmin
 from tools.catalogue.tools import refresh_embeddings
 from tools.models import Tool, ToolEmbedding
 
@@ -61,20 +62,27 @@ class EmbeddingTaskAdmin(ReadOnlyAdmin):
 
 @admin.register(EmbeddingModel)
 class EmbeddingModelAdmin(ReadOnlyAdmin):
-    """To look at; the page of the models and `manage.py embedding_model` switch and drop."""
+    """To look at; the page of the models, which is for the same people, and `manage.py embedding_model` switch and drop."""
+
+    role_to_view = Role.ADMIN
+    is_of_catalogue = False
 
     list_display = ("model", "slot", "serves", "provider", "created_at")
+    exclude = ("url",)  # the address of the provider is for those who run the portal
 
 
 @admin.register(Circuit)
 class CircuitAdmin(ReadOnlyAdmin):
     """To look at; the workers and searches open and close them."""
 
+    role_to_view = Role.ADMIN
+    is_of_catalogue = False
+
     list_display = ("name", "purpose", "errors", "since", "next_try", "reason")
 
 
 @admin.register(CounterSum)
-class CounterSumAdmin(ReadOnlyAdmin):
+class CounterSumAdmin(InstallationAdmin):
     """To look at; `/metrics` shows the same."""
 
     list_display = ("name", "label", "value")
@@ -82,7 +90,9 @@ class CounterSumAdmin(ReadOnlyAdmin):
 
 @admin.register(Job)
 class JobAdmin(ReadOnlyAdmin):
-    """To look at; the portal's own pages start, cancel and resume them."""
+    """To look at; the portal's own pages start, cancel and resume them, and show viewers less of them."""
+
+    role_to_view = Role.OPERATOR
 
     list_display = (
         "title",
@@ -107,7 +117,7 @@ class JobFailureAdmin(ReadOnlyAdmin):
 
 
 @admin.register(WorkerHeartbeat)
-class WorkerHeartbeatAdmin(ReadOnlyAdmin):
+class WorkerHeartbeatAdmin(InstallationAdmin):
     """Heartbeats of all workers of the installation; they belong to no tenant."""
 
     list_display = ("queue", "host", "pid", "at")

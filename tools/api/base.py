@@ -12,7 +12,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpResponseBase
 from django_filters import FilterSet
 from drf_spectacular.utils import OpenApiParameter, extend_schema_view
-from rest_framework.exceptions import NotFound, PermissionDenied, ValidationError
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -23,7 +23,7 @@ from portal.json_types import JsonObject
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import Caller
 from portal.tenancy.models import Scope
-from portal.tenancy.rights import Rights
+from portal.tenancy.rights import Rights, acting_with
 from tools.api.fields import refuse_unknown
 from tools.api.pagination import CursorPages
 from tools.api.schema.json_schema import SerializerClass, answer_schema
@@ -44,9 +44,9 @@ def calls_external(handler: Handler) -> Handler:
     outside of the tenant's transaction, which must not wait for the network."""
 
     @wraps(handler)
-    def calling(*args: object, **kwargs: object) -> Response:
-        with bulkhead():
-            return handler(*args, **kwargs)
+    def calling(view: TenantView, *args: object, **kwargs: object) -> Response:
+        with bulkhead(view.caller.tenant_id):
+            return handler(view, *args, **kwargs)
 
     vars(calling)["calls_external"] = True
     return calling
@@ -75,19 +75,25 @@ class ApiView(APIView):
         """What the key may see and do; `rights.actor` is the author that the history names."""
         return Rights.of_key(self.caller)
 
-    def require_all_sensitivities(self) -> None:
-        """Refuses a key that may not see tools of every sensitivity. Whole documents and plans name all tools of a source."""
-        if not self.rights.sees_all_sensitivities:
-            raise PermissionDenied(
-                f"This key is bound to tools that are {self.caller.max_sensitivity} at most."
-            )
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+        """Checks key, scope and rate, then lets the method that dispatch will call run with the key's rights."""
+        super().initial(request, *args, **kwargs)
+        method = str(request.method).lower()
+        handler = getattr(self, method, self.http_method_not_allowed)
+
+        @wraps(handler)
+        def run(request: Request, *args: object, **kwargs: object) -> HttpResponseBase:
+            with acting_with(self.rights):
+                return cast(HttpResponseBase, handler(request, *args, **kwargs))
+
+        setattr(self, method, run)
 
 
 class TenantView(ApiView):
     """A view whose methods run in one transaction of the caller's tenant, unless they are `calls_external`."""
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
-        """Checks key, scope and rate, then wraps the method that dispatch will call in the tenant's transaction."""
+        """As every view of the API, and wraps the method that dispatch will call in the tenant's transaction."""
         super().initial(request, *args, **kwargs)
         method = str(request.method).lower()
         handler = getattr(self, method)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from portal.http.conditional import version_etag
 from portal.http.problems import Members, register_problem
-from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError, TooManyJobs
 from portal.outbound.errors import FetchError, FetchTimeout, InvalidTarget
 from tools.api.jobs.addresses import job_address
 from tools.catalogue.errors import (
+    BeyondRights,
     Busy,
     CatalogueError,
     Invalid,
@@ -23,6 +24,7 @@ from tools.search.service import SearchUnavailable
 def register() -> None:
     """Gives each error of the services its status, its type of problem and its further members."""
     register_problem(CatalogueError, 409)
+    register_problem(BeyondRights, 403)
     register_problem(Busy, 409, "busy")
     register_problem(ManagedBySource, 409, "managed_by_source")
     register_problem(NameTaken, 409, "name_taken")
@@ -31,6 +33,7 @@ def register() -> None:
     register_problem(RemovalsNeedConfirmation, 409, "removals_need_confirmation", members=_removals)
     register_problem(JobError, 409)
     register_problem(AlreadyRunning, 409, "already_running", members=_running_job)
+    register_problem(TooManyJobs, 429, "too_many_jobs")
     register_problem(InvalidArguments, 422, "validation_error", members=_invalid_arguments)
     register_problem(DocumentRefused, 422, "invalid_source_document")
     register_problem(InvalidTarget, 422)

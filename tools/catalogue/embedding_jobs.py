@@ -8,6 +8,7 @@ from rest_framework import serializers
 from embeddings.backfill.kinds import BackfillArguments, backfill_kind, refresh_kind
 from portal.jobs.arguments import Arguments, Fields
 from tools.catalogue.embedding_text import ENTITY
+from tools.catalogue.visibility import seen
 from tools.models import Source, Tool
 
 BACKFILL, REFRESH = "backfill_embeddings", "refresh_embeddings"
@@ -28,7 +29,7 @@ class ToolBackfillArguments(BackfillArguments):
 
     def validate(self, data: Arguments) -> Arguments:
         slug = data.get("source", "")
-        source = Source.objects.filter(slug=slug).first() if slug else None
+        source = seen(Source.objects.filter(slug=slug)).first() if slug else None
         if slug and source is None:
             raise serializers.ValidationError({"source": ["There is no such source."]})
         return {
@@ -39,7 +40,8 @@ class ToolBackfillArguments(BackfillArguments):
 
 
 def _select(args: Arguments) -> QuerySet[Tool]:
-    return Tool.objects.filter(Q(source_id=args["source_id"]) if args["source_id"] else Q(), active=True)
+    of_source = Q(source_id=args["source_id"]) if args["source_id"] else Q()
+    return Tool.objects.seen().active().filter(of_source)
 
 
 KINDS = (

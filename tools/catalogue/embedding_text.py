@@ -10,11 +10,13 @@ from uuid import UUID
 
 from embeddings.registry import EmbeddedEntity
 from embeddings.text import normalise
+from portal.tenancy.rights import current_rights
 from tools import fields
 from tools.catalogue.parameter_descriptions import description_of, parameter_descriptions, parameter_places
 from tools.catalogue.projection import tool_fields
 from tools.catalogue.tool_text import ToolText, embedding_source_text, keyword_text
 from tools.models import PARAMETER_PREFIX, Endpoint, Source, Tool, ToolEmbedding
+from tools.models.tool import visible_tools
 
 
 def tool_text(tool: Tool) -> ToolText:
@@ -87,7 +89,7 @@ def search_text(tool: Tool) -> str:
 
 
 def load_texts(ids: Iterable[UUID]) -> dict[UUID, str]:
-    tools = Tool.objects.filter(pk__in=list(ids), active=True).select_related("endpoint")
+    tools = Tool.objects.seen().active().filter(pk__in=list(ids)).select_related("endpoint")
     return {tool.pk: source_text(tool) for tool in tools}
 
 
@@ -102,4 +104,10 @@ def imported_values(endpoint: Endpoint, source: Source) -> dict[str, object]:
     }
 
 
-ENTITY = EmbeddedEntity(type="tool", rows=Tool, model=ToolEmbedding, load_texts=load_texts)
+ENTITY = EmbeddedEntity(
+    type="tool",
+    rows=Tool,
+    model=ToolEmbedding,
+    load_texts=load_texts,
+    seen=lambda tools: tools.filter(visible_tools(current_rights())),
+)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from django.db import IntegrityError, OperationalError
 
+from portal.tenancy.rights import Rights
 from tools.models import Tool
 
 
@@ -47,6 +48,21 @@ class Invalid(CatalogueError):
     def __init__(self, errors: dict[str, list[str]]) -> None:
         super().__init__("; ".join(f"{field}: {' '.join(texts)}" for field, texts in errors.items()))
         self.errors = errors
+
+
+class BeyondRights(CatalogueError):
+    """The write or the reading reaches tools that the caller may not see. One sentence for all of them, so that it does not tell
+    which tools there are."""
+
+    def __init__(self, rights: Rights) -> None:
+        bound = (
+            ""
+            if rights.sees_all_sensitivities
+            else f" It is bound to tools that are {rights.max_sensitivity} at most."
+        )
+        super().__init__(
+            f"This reaches tools that {rights.actor or 'the caller'} may not see or write, so nothing was done.{bound}"
+        )
 
 
 class StalePlan(CatalogueError):

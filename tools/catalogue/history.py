@@ -13,6 +13,7 @@ from django.db.models import Model, OuterRef, Q, QuerySet, Subquery
 
 from portal.tenancy.context import current_tenant
 from tools.catalogue.errors import StaleSettings
+from tools.catalogue.visibility import seen
 from tools.models import ManualOverride, Tool
 
 Event = dict[str, Any]  # the columns of an event by name
@@ -119,11 +120,11 @@ def tool_history(tool_id: UUID, *, limit: int, before: Position | None = None) -
 
 
 def events(model: type[Model]) -> QuerySet[Any]:
-    """Those of a tracked model's rows, in no order."""
+    """Those of a tracked model's rows that the caller may see, in no order: of a tool since it last came into the caller's sight."""
     event: Any = apps.get_model(model._meta.app_label, f"{model.__name__}Event")
     # Event models have a plain manager; the policy in the database stands beneath.
     found: QuerySet[Any] = event.objects.filter(tenant_id=current_tenant())
-    return found
+    return seen(found)
 
 
 def newest_event(model: type[Model]) -> Subquery:

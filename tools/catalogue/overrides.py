@@ -2,7 +2,7 @@
 value, and undoes a reset. `update_tool` makes the rows.
 
 A write locks the tools in the order of their ids, and before more than one of them their sources, which every sync locks
-first; what the source says is read under the lock. Each is one transaction.
+first; what the source says is read under the lock. Each is one transaction, and leaves tools alone that the caller may not see.
 """
 
 from __future__ import annotations
@@ -180,7 +180,8 @@ def _locked_tools(ids: Collection[UUID]) -> Iterable[list[Tool]]:
     for start in range(0, len(ordered), _CHUNK):
         # No join to the endpoint: a write that waited for a sync here reads it as it is after it.
         yield list(
-            Tool.objects.filter(pk__in=ordered[start : start + _CHUNK], endpoint__isnull=False)
+            Tool.objects.seen()
+            .filter(pk__in=ordered[start : start + _CHUNK], endpoint__isnull=False)
             .order_by("pk")
             .select_for_update(of=("self",), no_key=True)
             .prefetch_related("endpoint", "source")

@@ -52,7 +52,7 @@ def tool_fields(
         "name": endpoint.name,
         "description": endpoint.description,
         "description_source": DescriptionSource.ENDPOINT_SYNC,
-        "tags": list(endpoint.tags),
+        "tags": in_one_line(list(endpoint.tags)),
         "parameters": endpoint.input_schema,
         "output": endpoint.output_schema,
         "annotations": endpoint.metadata.get("annotations", {}),
@@ -62,7 +62,7 @@ def tool_fields(
         "source_protocol": source.kind,
         "tool_type": ToolType.MCP if source.kind == SourceKind.MCP else ToolType.API,
         "server": source.display_title if source.kind != SourceKind.MANUAL else "",
-        **endpoint.metadata.get("tool", {}),
+        **{name: in_one_line(value) for name, value in endpoint.metadata.get("tool", {}).items()},
     }
     if not overrides:
         return fields
@@ -98,6 +98,13 @@ def dropped_fields(before: EndpointContent | Endpoint, after: EndpointContent | 
 
 _ALWAYS_PROVIDED = {"routing_domain", "sensitivity", "lifecycle", "tool_type", "server", "source_protocol"}
 _COLUMNS = {column.name: column for column in Tool._meta.concrete_fields}
+
+
+def in_one_line(value: object) -> object:
+    """A list of texts with each on one line, as forms show them, one a line; any other value as it is."""
+    if not isinstance(value, list):
+        return value
+    return [" ".join(one.splitlines()) if isinstance(one, str) else one for one in value]
 
 
 def validation_error(spec: EndpointContent) -> str | None:

@@ -1,7 +1,7 @@
 """MCP servers as reusable connections (CAT-3): written by people, asked by syncs and by "Test connection".
 
-A server names what the installation allows and never holds it: the id of a command of MCP_COMMANDS_FILE, and for each HTTP
-header the environment variable with its value, which is read when the server is asked and goes nowhere else.
+A server names what the installation allows its tenant (mcp_allow_list.py) and never holds it: the id of a command, and for each
+HTTP header the environment variable with its value, which is read when the server is asked and goes nowhere else.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from portal.outbound.addresses import validate_url
 from portal.outbound.errors import FetchError, InvalidTarget
 from tools.catalogue.errors import Invalid, ManagedBySource
 from tools.catalogue.history import ANY_EVENT, require_event
-from tools.catalogue.mcp_commands import allowed_command
+from tools.catalogue.mcp_allow_list import command_of, require_secret, tenant_slug
 from tools.catalogue.tools import catalogue_write, refuse_unknown_fields, validate_fields
+from tools.catalogue.visibility import seen
 from tools.models import McpServer
 from tools.models.server import Health
 
@@ -78,17 +79,19 @@ def delete_server(*, pk: UUID, actor: str) -> None:
         try:
             server.delete()
         except RestrictedError:
-            sources = ", ".join(server.sources.values_list("slug", flat=True))
+            shown = ", ".join(seen(server.sources.all()).values_list("slug", flat=True))
+            read_here = f"these sources are read: {shown}" if shown else "sources are read"
             raise ManagedBySource(
-                f"{server} is where these sources are read: {sources}. Give them another server, or delete them first."
+                f"{server} is where {read_here}. Give them another server, or delete them first."
             ) from None
 
 
 def secret_headers(server: McpServer) -> dict[str, str]:
-    """The headers with their values, which are neither stored nor shown. Raises InvalidTarget."""
+    """The headers with their values, which are neither stored nor shown; asked in the server's tenant. Raises InvalidTarget."""
     found = {}
+    tenant = tenant_slug()
     for header, variable in server.headers.items():
-        if reason := _header_problem(header, variable) or _url_problem(server.url, server.headers):
+        if reason := _header_problem(header, variable, tenant) or _url_problem(server.url, server.headers):
             raise InvalidTarget(reason)
         value = os.environ.get(variable, "").strip()
         if not value:
@@ -135,7 +138,7 @@ def _way_problem(server: McpServer) -> str:
 def _command_problem(server: McpServer) -> str:
     if server.command_id:
         try:
-            allowed_command(server.command_id)
+            command_of(tenant_slug(), server.command_id)
         except FetchError as refused:
             return str(refused)
     return ""
@@ -149,10 +152,11 @@ def _headers_problem(server: McpServer) -> str:
         return "Only a server with a URL is sent headers; a command's variables stand in MCP_COMMANDS_FILE."
     if len(headers) > MAX_HEADERS or len({name.lower() for name in headers}) < len(headers):
         return f"Give at most {MAX_HEADERS} headers, each once."
-    return next((reason for one in headers.items() if (reason := _header_problem(*one))), "")
+    tenant = tenant_slug() if headers else ""
+    return next((reason for one in headers.items() if (reason := _header_problem(*one, tenant))), "")
 
 
-def _header_problem(header: str, variable: object) -> str:
+def _header_problem(header: str, variable: object, tenant: str) -> str:
     prefix = settings.MCP_SECRET_PREFIX
     if not _HEADER.fullmatch(header):
         return "The name of a header has letters, digits and dashes only."
@@ -160,6 +164,10 @@ def _header_problem(header: str, variable: object) -> str:
         return f"The header {header} is the portal's own."
     if not isinstance(variable, str) or not _VARIABLE.fullmatch(variable) or not variable.startswith(prefix):
         return f"The value of {header} must be the name of an environment variable that begins with {prefix}."
+    try:
+        require_secret(tenant, variable)
+    except InvalidTarget as refused:
+        return str(refused)
     return ""
 
 

@@ -21,6 +21,7 @@ from tools.catalogue.errors import Invalid
 from tools.catalogue.history import ANY_EVENT, require_event
 from tools.catalogue.projection import tool_fields
 from tools.catalogue.tools import catalogue_write, refuse_unknown_fields, save_tools, validate_fields
+from tools.catalogue.visibility import require_all_sensitivities, require_whole
 from tools.models import (
     DescriptionSource,
     ManualOverride,
@@ -57,16 +58,20 @@ def source_write(slug: str, actor: str) -> Iterator[None]:
 def update_source(*, pk: UUID, actor: str, expected_event: int | None = ANY_EVENT, **changes: Any) -> Source:
     """Changes what a source is called, where and when it is read, and whether its syncs win over edits (SYN-5). What changes
     nothing writes nothing. `expected_event` is the number of the newest event that the author saw. Raises StaleSettings,
-    Invalid, Source.DoesNotExist."""
+    Invalid, BeyondRights, Source.DoesNotExist."""
     refuse_unknown_fields(changes, SETTINGS)
     with catalogue_write(actor):
         source: Source = Source.objects.select_for_update(no_key=True).get(pk=pk)
+        require_whole(source)
         require_event(source, expected_event)
         read_at = source.server.slug if source.server else source.url
         called = source.display_title
         changed = [name for name, value in changes.items() if getattr(source, name) != value]
         if not changed:
             return source
+        if changed != ["title"]:
+            # The others decide what later syncs write, which run with the rights of the tenant or of somebody else.
+            require_all_sensitivities()
         for name in changed:
             setattr(source, name, changes[name])
         # Which addresses are allowed is checked when one is requested: Django would refuse a host without a dot, and take a password.
@@ -141,10 +146,11 @@ def check_address(source: Source, changed: Container[str]) -> None:
 
 def delete_source(*, pk: UUID, actor: str, keep_tools: bool = False) -> int:
     """Removes a source with its documents, syncs and endpoints; returns how many tools it had. They go with it, or are kept
-    inactive, as tools written by hand, with the texts that they have now. Raises Source.DoesNotExist, Busy."""
+    inactive, as tools written by hand, with the texts that they have now. Raises BeyondRights, Source.DoesNotExist, Busy."""
     slug = Source.objects.values_list("slug", flat=True).get(pk=pk)
     with source_write(slug, actor):
         source = Source.objects.select_for_update(no_key=True).get(pk=pk)
+        require_whole(source)
         # Locked in order, tool before embedding before task, as every write does.
         tools = list(source.tools.order_by("pk").select_for_update(no_key=True))
         ids = [tool.pk for tool in tools]

@@ -22,7 +22,8 @@ from portal.http.history_context import history_context
 from tools.catalogue import embedding_text
 from tools.catalogue.errors import Invalid, ManagedBySource, StaleVersion, translated
 from tools.catalogue.parameter_descriptions import parameter_descriptions, with_descriptions
-from tools.catalogue.projection import field_default, tool_fields
+from tools.catalogue.projection import field_default, in_one_line, tool_fields
+from tools.catalogue.visibility import require_writable
 from tools.fields import EDITABLE, IDENTITY, OVERRIDABLE
 from tools.models import (
     PARAMETER_PREFIX,
@@ -75,10 +76,13 @@ def validate_fields(row: Model, given: Mapping[str, object], *, exclude: Collect
 
 
 def create_tool(*, actor: str, **fields: Any) -> Tool:
-    """A tool written by hand. Raises Invalid, NameTaken."""
+    """A tool written by hand. Raises Invalid, BeyondRights, and NameTaken, whether or not the caller may see the tool that has
+    the name: names are unique."""
     refuse_unknown_fields(fields, {*EDITABLE, *IDENTITY})
+    fields = {name: in_one_line(value) for name, value in fields.items()}
     tool = Tool(**fields, updated_by=actor)
     _validate(tool, fields)
+    require_writable([tool])
     with catalogue_write(actor):
         tool.search_text = embedding_text.search_text(tool)
         tool.save(force_insert=True)
@@ -91,7 +95,7 @@ def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, object
 
     `changes` holds fields, and in "parameter_descriptions" texts by name of parameter. Overwriting what the source of an
     endpoint-backed tool says records a ManualOverride; writing the imported value itself removes it. Raises StaleVersion,
-    Invalid, and Tool.DoesNotExist.
+    Invalid, BeyondRights, and Tool.DoesNotExist, also for a tool that the caller may not see.
     """
     refuse_unknown_fields(changes, {*EDITABLE, "parameter_descriptions"})
     with catalogue_write(actor):
@@ -99,9 +103,10 @@ def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, object
         if tool.version != expected_version:
             raise StaleVersion(tool)
         changed = {
-            name: value
+            name: line
             for name, value in changes.items()
-            if name != "parameter_descriptions" and getattr(tool, name) != value
+            if name != "parameter_descriptions"
+            and getattr(tool, name) not in (value, line := in_one_line(value))
         }
         if tool.endpoint_id is not None and (refused := changed.keys() & _SOURCE_OWNED.keys()):
             raise Invalid({name: [_SOURCE_OWNED[name]] for name in sorted(refused)})
@@ -146,7 +151,7 @@ def refresh_embeddings(*, pks: Iterable[UUID]) -> int:
     with catalogue_write("Refresh Embedding"):
         # Locked, because an edit in between would leave the embedding waiting for a text that is gone.
         tools = list(
-            Tool.objects.filter(pk__in=list(pks), active=True)
+            Tool.objects.seen().active().filter(pk__in=list(pks))
             .order_by("pk").select_for_update(no_key=True).prefetch_related("endpoint", "source")
         )  # fmt: skip
         return sync_embeddings(tools, refresh=True)
@@ -171,7 +176,7 @@ def sync_embeddings(
 
 def _locked(pk: UUID) -> Tool:
     # Without a join to endpoint and source: a write that waited for a sync here reads them as they are after it.
-    return Tool.objects.select_for_update(no_key=True).get(pk=pk)
+    return Tool.objects.seen().select_for_update(no_key=True).get(pk=pk)
 
 
 def _validate(tool: Tool, given: Mapping[str, object]) -> None:
@@ -248,7 +253,8 @@ def _record_overrides(tool: Tool, edits: Mapping[str, object], actor: str) -> se
 def save_tools(
     fields: Mapping[Tool, Collection[str]], actor: str, *, priority: Priority = Priority.EDIT
 ) -> None:
-    """Writes these fields of locked tools, and what follows from them, with a raised version (EMB-2)."""
+    """Writes these fields of locked tools, and what follows from them, with a raised version (EMB-2). Raises BeyondRights."""
+    require_writable(fields)
     for tool, names in fields.items():
         tool.search_text = embedding_text.search_text(tool)
         values = {name: getattr(tool, name) for name in {*names, "search_text"}}

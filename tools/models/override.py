@@ -21,7 +21,7 @@ FIELD_LENGTH = 250
 class ManualOverride(TenantModel):
     """An operator's value of one field, which syncs leave alone until it is reset."""
 
-    tool = TenantForeignKey(Tool, on_delete=models.CASCADE, related_name="overrides")
+    tool = TenantForeignKey(Tool, on_delete=models.CASCADE, related_name="overrides", db_index=False)
     field = models.CharField(max_length=FIELD_LENGTH)  # one of fields.OVERRIDABLE, or parameters.<name>
     value = models.JSONField()
     imported_value = models.JSONField()  # what the source said when the override was made or last looked at
@@ -30,7 +30,6 @@ class ManualOverride(TenantModel):
 
     class Meta(TenantModel.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             CompositeForeignKey(
                 column="tool_id", table="tools_tool", name="override_tool", on_delete="CASCADE"
             ),

@@ -129,7 +129,7 @@ class SourceDocument(TenantModel):
 class Endpoint(TenantModel):
     """One operation of a source, as imported (CAT-2). The tool that agents see is its projection."""
 
-    source = TenantForeignKey(Source, on_delete=models.CASCADE, related_name="endpoints")
+    source = TenantForeignKey(Source, on_delete=models.CASCADE, related_name="endpoints", db_index=False)
     # What the operation is called in every version of the document: "<path>@<method>", of LightAPI the endpointId where
     # there is one, of a file of tools the id.
     key = models.TextField()

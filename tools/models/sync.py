@@ -36,7 +36,7 @@ class Sync(TenantModel):
     `summary` holds the report of the import (`ImportReport.as_dict()`); of a plan it says what would happen.
     """
 
-    source = TenantForeignKey(Source, on_delete=models.CASCADE, related_name="syncs")
+    source = TenantForeignKey(Source, on_delete=models.CASCADE, related_name="syncs", db_index=False)
     document = TenantForeignKey(
         SourceDocument, on_delete=models.CASCADE, null=True, blank=True, related_name="syncs"
     )
@@ -96,7 +96,7 @@ class SyncChange(TenantModel):
     overrides that nothing has changed under.
     """
 
-    sync = TenantForeignKey(Sync, on_delete=models.CASCADE, related_name="changes")
+    sync = TenantForeignKey(Sync, on_delete=models.CASCADE, related_name="changes", db_index=False)
     key = models.TextField()
     old_key = models.TextField(blank=True, default="")  # of a move
     action = models.CharField(max_length=10, choices=Action.choices)
@@ -110,7 +110,6 @@ class SyncChange(TenantModel):
     class Meta(TenantModel.Meta):
         ordering = ("sync", "action", "key")
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            *TenantModel.Meta.constraints,
             CompositeForeignKey(
                 column="sync_id", table="tools_sync", name="sync_change_sync", on_delete="CASCADE"
             ),

@@ -18,7 +18,7 @@ from embeddings.models import EntityEmbedding
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey, one_of
 from portal.tenancy.history import track
 from portal.tenancy.models import Sensitivity, TenantManager, TenantModel
-from portal.tenancy.rights import Rights
+from portal.tenancy.rights import Rights, current_rights
 from tools.models.source import Endpoint, Source
 
 TOOL_ID_LENGTH = 200
@@ -53,23 +53,35 @@ def _words() -> ArrayField[list[str], list[str]]:
     return ArrayField(models.TextField(), default=list, blank=True)
 
 
+def visible_tools(rights: Rights, prefix: str = "") -> Q:
+    """The condition for tools, or for rows that lead to tools by `prefix` ("tools__"), that the caller may open by id."""
+    return _seen_by(rights, [Visibility.PUBLIC, Visibility.UNLISTED], prefix)
+
+
+def _seen_by(rights: Rights, by_anybody: list[Visibility], prefix: str) -> Q:
+    bounded = (
+        Q() if rights.sees_all_sensitivities else Q(**{f"{prefix}sensitivity__in": rights.sensitivities})
+    )
+    if rights.may_edit:
+        return bounded
+    owned = Q(**{f"{prefix}owner": rights.username}) if rights.username else Q()
+    return bounded & (Q(**{f"{prefix}visibility__in": by_anybody}) | owned)
+
+
 class ToolQuerySet(models.QuerySet["Tool"]):
     """Tools by who may see them and how they stand."""
 
     def visible_to(self, rights: Rights) -> ToolQuerySet:
         """The tools that the caller may open by id: private ones only for their owner and for callers who may edit."""
-        return self._seen_by(rights, ~Q(visibility=Visibility.PRIVATE))
+        return self.filter(visible_tools(rights))
+
+    def seen(self) -> ToolQuerySet:
+        """Those that are `visible_to` the current caller."""
+        return self.visible_to(current_rights())
 
     def listed_for(self, rights: Rights) -> ToolQuerySet:
         """The tools in the caller's lists: private and unlisted ones only for their owner and for callers who may edit."""
-        return self._seen_by(rights, Q(visibility=Visibility.PUBLIC))
-
-    def _seen_by(self, rights: Rights, by_anybody: Q) -> ToolQuerySet:
-        tools = self if rights.sees_all_sensitivities else self.filter(sensitivity__in=rights.sensitivities)
-        if rights.may_edit:
-            return tools
-        owned = Q(owner=rights.username) if rights.username else Q()
-        return tools.filter(by_anybody | owned)
+        return self.filter(_seen_by(rights, [Visibility.PUBLIC], ""))
 
     def active(self) -> ToolQuerySet:
         """Those that are embedded and searched."""
@@ -139,9 +151,11 @@ class Tool(TenantModel):
     estimated_cost = models.DecimalField(max_digits=12, decimal_places=6, null=True, blank=True)
     download_count = models.PositiveIntegerField(default=0, editable=False)
 
-    source = TenantForeignKey(Source, on_delete=models.CASCADE, null=True, blank=True, related_name="tools")
+    source = TenantForeignKey(
+        Source, on_delete=models.CASCADE, null=True, blank=True, related_name="tools", db_index=False
+    )
     endpoint = TenantForeignKey(
-        Endpoint, on_delete=models.CASCADE, null=True, blank=True, related_name="tools"
+        Endpoint, on_delete=models.CASCADE, null=True, blank=True, related_name="tools", db_index=False
     )
 
     version = models.PositiveIntegerField(
@@ -198,7 +212,7 @@ class Tool(TenantModel):
 class ToolEmbedding(EntityEmbedding):
     """The vector of a tool in one slot, and how it stands to the tool's text."""
 
-    entity = TenantForeignKey(Tool, on_delete=models.CASCADE, related_name="embeddings")
+    entity = TenantForeignKey(Tool, on_delete=models.CASCADE, related_name="embeddings", db_index=False)
 
     class Meta(EntityEmbedding.Meta):
         constraints: ClassVar[list[models.BaseConstraint]] = [

@@ -24,7 +24,7 @@ from embeddings.providers.base import checked
 from embeddings.slots import Slot
 from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context
-from portal.tenancy.rights import Rights
+from portal.tenancy.rights import Audience, Rights
 from tools.models import Source, ToolEmbedding
 from tools.search import ranking
 from tools.search.query import FILTER_NAMES, Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
@@ -59,7 +59,7 @@ def search(rights: Rights, query: SearchQuery) -> SearchAnswer:
 def _search(rights: Rights, query: SearchQuery) -> SearchAnswer:
     started = time.perf_counter()
     slot = slots.serving()
-    vector, degraded = _query_vector(slot, query.text)
+    vector, degraded = _query_vector(rights, slot, query.text)
     embedded = time.perf_counter()
     with tenant_context(rights.tenant_id):
         candidates = _candidates(slot, vector, query, rights)
@@ -103,22 +103,26 @@ def _vectors_are_missing(slot: Slot, candidates: Sequence[Candidate]) -> bool:
     return not is_ready.exists() and rows.exclude(status=EmbeddingStatus.BLANK).exists()
 
 
-def _query_vector(slot: Slot, text: str) -> tuple[str | None, tuple[str, ...]]:
+def _query_vector(rights: Rights, slot: Slot, text: str) -> tuple[str | None, tuple[str, ...]]:
     """The vector in pgvector's text form, or None with the reason."""
     if not settings.SEARCH_SEMANTIC:
         return None, ("semantic_search_off",)
     if settings.EMBEDDING_PROVIDER == "disabled":
         return None, ("embedding_disabled",)
     try:
-        return _embed_query(slot, text), ()
+        return _embed_query(rights.audience, slot, text), ()
     except ProviderError as error:
-        log.warning("Searching by keyword alone: %s", error)
+        log.warning("Searching by keyword alone (incident %s): %s", error.incident, error)
         return None, ("embedding_unavailable",)
 
 
 @lru_cache(maxsize=settings.SEARCH_QUERY_CACHE)
-def _embed_query(slot: Slot, text: str) -> str:
-    """Asks the provider unless its circuit is open. One slow failure opens it, as the searcher waits for each (R11)."""
+def _embed_query(audience: Audience, slot: Slot, text: str) -> str:
+    """Asks the provider unless its circuit is open. One slow failure opens it, as the searcher waits for each (R11).
+
+    The vector is the same for every `audience`. It is remembered for each apart, because a remembered one comes sooner, and
+    that would tell whoever measures the time, or reads `Server-Timing`, what another tenant has asked (S4).
+    """
     provider = slot.embedder()
     assert provider is not None  # noqa: S101 - the caller has looked at the setting
     waits = circuit_breaker.seconds_until_trial("query")

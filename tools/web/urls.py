@@ -13,7 +13,7 @@ from tools.web.overrides import views as overrides
 from tools.web.problems import views as problems
 from tools.web.search import views as search
 from tools.web.servers import views as servers
-from tools.web.shell import session
+from tools.web.shell import invitations, session
 from tools.web.sources import import_views
 from tools.web.sources import views as sources
 from tools.web.syncs import views as syncs
@@ -26,6 +26,7 @@ urlpatterns = [
     path("logout/", session.logout, name="logout"),
     path("password/", session.change_password, name="password"),
     path("theme/", session.set_theme, name="theme"),
+    path("invitations/", invitations.invitations, name="invitations"),
     path("tenant/", session.switch_tenant, name="switch-tenant"),
     path("docs/problems/", problems.problem_list, name="problem-list"),
     path("docs/problems/<slug:name>", problems.problem_page, name="problem"),

@@ -10,6 +10,8 @@ import pytest
 
 from portal.jobs import services
 from portal.jobs.errors import AlreadyRunning, InvalidArguments
+from portal.tenancy.models import Scope, Sensitivity
+from portal.tenancy.rights import Rights, acting_with
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.jobs.harness import JobHarness
 from tests.support.jobs.scenarios import ready_tools
@@ -67,3 +69,19 @@ class TestRefresh:
     def test_ids_that_are_none_are_refused(self, harness: JobHarness, ids: Any) -> None:
         with harness.in_tenant(), pytest.raises(InvalidArguments, match="ids"):
             services.start(REFRESH, {"ids": ids}, by="test")
+
+
+def test_a_runner_works_with_the_rights_of_who_started_the_job_and_no_others_SEC_4(
+    harness: JobHarness,
+) -> None:
+    pipeline = harness.pipeline
+    hidden, shown = (pipeline.add(sensitivity=one) for one in ("restricted", "public"))
+    pipeline.work()
+    low = Rights(pipeline.tenant_id, "low", frozenset({Scope.ADMIN}), Sensitivity.PUBLIC)
+    before = pipeline.embedding(hidden)
+    with acting_with(low):
+        pk = harness.start(REFRESH, ids=[str(hidden), str(shown)])
+    harness.run_until_queued()
+    assert pipeline.task(shown) is not None
+    assert (pipeline.task(hidden), pipeline.embedding(hidden)) == (None, before)
+    assert harness.find(pk).own_rights.max_sensitivity == Sensitivity.PUBLIC

@@ -47,7 +47,7 @@ def test_api_1_a_search_by_get_is_a_304_until_its_answer_changes(agent: APIClien
     path = f"{TOOLS}/search?query=letter"
     first = agent.get(path)
     assert first["ETag"].startswith('W/"')
-    assert first["Cache-Control"] == "no-cache"
+    assert first["Cache-Control"] == "private, no-cache"
     same = agent.get(path, headers={"If-None-Match": first["ETag"]})
     assert (same.status_code, same.content) == (304, b"")
     tool_of("send_letter")

@@ -14,6 +14,7 @@ from django.core.management import call_command
 
 from portal.jobs import services
 from tests.support.embeddings.pipeline import Pipeline
+from tests.support.embeddings.providers import CANNOT_EVER
 from tests.support.jobs.harness import JobHarness
 from tests.support.jobs.scenarios import poisoned, ready_tools
 from tests.support.waiting import wait_until
@@ -133,7 +134,7 @@ def test_failures_are_summed_up_and_the_exit_code_says_so_EMB_8(
     use("PoisonEmbedder")
     code, said, errors = ended(command("backfill_embeddings", "--wait", "--json", "--no-progress"), pipeline)
     assert code == 1
-    assert "1 failed: this text cannot be embedded (tool_2)" in errors
+    assert f"1 failed: {CANNOT_EVER.public} (tool_2)" in errors
     assert f"manage.py jobs retry {json.loads(said)['job']}" in errors
 
 
@@ -201,9 +202,7 @@ class TestWithoutAProcess:
         code, said, _ = say("jobs", "show", str(pk), "--json")
         shown = json.loads(said)
         assert (code, shown["state"], shown["failed"]) == (0, "partial", 1)
-        assert shown["failures"] == [
-            {"error": "this text cannot be embedded", "count": 1, "labels": ["tool_3"]}
-        ]
+        assert shown["failures"] == [{"error": CANNOT_EVER.public, "count": 1, "labels": ["tool_3"]}]
         assert say("jobs", "watch", str(pk), "--no-progress")[0] == 1
         code, said, _ = say("jobs", "retry", str(pk), "--json")
         assert (code, json.loads(said)["state"]) == (0, "queued")

@@ -26,10 +26,10 @@ Start = Callable[..., Any]
     "kills",
     [pytest.param((6,), id="once"), pytest.param((6, 12, 24), id="three times", marks=pytest.mark.slow)],
 )
-def test_killed_it_is_lost_and_resumed_elsewhere_it_ends_as_if_never_killed_EMB_8_R9(
+def test_killed_and_resumed_elsewhere_by_itself_it_ends_as_if_never_killed_EMB_8_R9_D18(
     harness: JobHarness, pipeline: Pipeline, processes: Start, settings: Any, kills: tuple[int, ...]
 ) -> None:
-    """SIGKILL at two points of the queueing and one of the embedding; `lost` is seen by the rule alone, as nobody sweeps."""
+    """SIGKILL at points of the queueing; that it waits again is seen by the rule alone, as nobody sweeps."""
     settings.JOB_LOST_SECONDS = 3
     pks = ready_tools(pipeline, 30)
     harness.make("failed", *pks[:12])
@@ -43,11 +43,10 @@ def test_killed_it_is_lost_and_resumed_elsewhere_it_ends_as_if_never_killed_EMB_
         runner.kill()
         runner.wait()
         assert harness.state(pk) == "running"  # nobody can know yet
-        wait_until(lambda: harness.state(pk) == "lost", "the job is lost")
+        wait_until(lambda: harness.state(pk) == "queued", "it waits for another runner")
         job = harness.find(pk)
-        assert job.can_resume
+        assert not job.can_resume
         assert harness.tagged() == job.cursor["waiting"] == job.cursor["queued"]
-        harness.do(services.resume, pk)
     processes(*RUNNER)
     assert harness.work_until_over(pk) == "succeeded"
     assert harness.counts(pk) == (30, 24, 0, 6)
@@ -65,7 +64,7 @@ def test_a_runner_that_was_frozen_until_its_job_went_elsewhere_writes_nothing_mo
     wait_until(lambda: harness.find(pk).cursor.get("queued", 0) >= 2, "it is under way")
     frozen.send_signal(signal.SIGSTOP)
     try:
-        wait_until(lambda: harness.state(pk) == "lost", "the job is lost")
+        wait_until(lambda: harness.state(pk) == "queued", "it waits for another runner")
         harness.do(services.resume, pk)
         assert harness.finish(pk) == "succeeded"
         before = harness.find(pk)

@@ -46,7 +46,11 @@ VERBS: dict[str, tuple[Callable[[Job], object], dict[str, str]]] = {
         {"cancelled": "queued", "lost": "queued", "failed": "queued"},
     ),
     "retry": (lambda job: Job.objects.retry_failed(job.pk, concurrency_key=None), {"partial": "queued"}),
-    "mark_lost": (lambda _: Job.objects.mark_lost(), {}),
+    "take_up_lost": (lambda _: Job.objects.take_up_lost(), {}),
+    "give_way": (
+        lambda job: Job.objects.give_way(job, seconds=5),
+        {"running": "queued", "cancelling": "cancelling"},
+    ),
 }
 
 
@@ -73,19 +77,67 @@ def test_a_verb_changes_a_job_from_the_states_that_allow_it_and_from_no_other(
     assert (after["claim_id"] is not None) == (after["state"] == "running") or after["state"] == "cancelling"
 
 
+@pytest.mark.parametrize(
+    ("resumes", "expected"),
+    [
+        pytest.param(0, {"running": "queued", "cancelling": "cancelling"}, id="the first time"),
+        pytest.param(3, {"running": "lost", "cancelling": "lost"}, id="after three"),
+    ],
+)
 @pytest.mark.parametrize("state", JobState.values)
-def test_a_job_is_lost_without_a_heartbeat_and_only_while_somebody_should_have_it(
-    harness: JobHarness, state: str
+def test_without_a_heartbeat_a_job_is_resumed_by_itself_three_times_and_then_it_is_lost_D18(
+    harness: JobHarness, state: str, resumes: int, expected: dict[str, str]
 ) -> None:
-    job = put(harness, state, heartbeat_at="2020-01-01")
-    expected = "lost" if state in CLAIMED else state
-    assert harness.state(job.pk) == expected  # at once, by the rule
+    job = put(harness, state, heartbeat_at="2020-01-01", resumes=resumes)
+    after = expected.get(state, state)
+    assert harness.state(job.pk) == after  # at once, by the rule
     assert row(harness, job)["state"] == state
     with login("DATABASE_WORKER_URL"):
-        assert Job.all_tenants.mark_lost() == (
-            state in CLAIMED
-        )  # and for good, by the sweep, in every tenant
-    assert (row(harness, job)["state"], row(harness, job)["claim_id"]) == (expected, None)
+        # And for good, by the sweep, in every tenant.
+        assert Job.all_tenants.take_up_lost() == (state in CLAIMED)
+    stored = row(harness, job)
+    assert (stored["state"], stored["claim_id"]) == (after, None)
+    assert stored["resumes"] == resumes + (state in CLAIMED and after != "lost")
+    said = [line.text for line in harness.find(job.pk).log_lines]
+    assert len(said) == (state in CLAIMED)
+    if after == "lost" and state in CLAIMED:
+        assert said == [
+            "The worker stopped reporting. The job has been resumed 3 times already. It waits until somebody resumes it."
+        ]
+
+
+def test_a_person_who_resumes_a_lost_job_lets_it_be_resumed_by_itself_again_D18(harness: JobHarness) -> None:
+    job = put(harness, "lost", resumes=3)
+    harness.do(services.resume, job.pk)
+    assert row(harness, job)["resumes"] == 0
+
+
+def test_a_cancelled_job_whose_runner_died_is_ended_by_the_next_one_D18(harness: JobHarness) -> None:
+    job = put(harness, "cancelling", heartbeat_at="2020-01-01")
+    with login("DATABASE_WORKER_URL"):
+        assert Job.all_tenants.take_up_lost() == 1
+    harness.run()
+    assert harness.state(job.pk) == "cancelled"
+
+
+def test_a_job_that_gives_way_still_runs_for_people_until_nobody_comes_for_it(
+    harness: JobHarness, settings: Any
+) -> None:
+    job = put(harness, "running", attempts=2, claimed_at="2026-01-01", done_before=4)
+    with harness.in_tenant():
+        assert Job.objects.give_way(job, seconds=30)
+    assert (harness.state(job.pk), row(harness, job)["state"], row(harness, job)["attempts"]) == (
+        "running",
+        "queued",
+        1,
+    )
+    assert harness.claim() is None  # before its time
+    harness.pipeline.owner.execute(
+        "UPDATE jobs_job SET due_at = now(), heartbeat_at = now() - interval '1 hour'"
+    )
+    assert harness.state(job.pk) == "queued"
+    claimed = harness.claim()
+    assert (claimed.claimed_at, claimed.done_before) == (job.claimed_at, 4)  # the same run goes on
 
 
 def test_a_job_that_nobody_has_begun_is_cancelled_at_once(harness: JobHarness) -> None:

@@ -50,7 +50,7 @@ def open_it_and_try(pipeline: Pipeline) -> None:
         # A failed try leaves it open without five more errors.
         assert circuit_breaker.record_failure("model-1", "passage", DOWN)
     [trouble] = circuit_breaker.open_circuits()
-    assert (trouble.name, trouble.purpose, trouble.reason) == ("model-1", "passage", "nobody answers")
+    assert (trouble.name, trouble.purpose, trouble.reason) == ("model-1", "passage", DOWN.public)
     assert trouble.since < trouble.next_try
 
 

@@ -20,6 +20,10 @@ from embeddings.providers.base import Kind, ProviderError, Vectors
 from embeddings.text import source_hash
 from tests.support.waits import wait_for
 
+CANNOT = ProviderError("this text cannot be embedded")
+CANNOT_EVER = ProviderError("this text cannot be embedded", permanent=True)
+"""What PoisonEmbedder raises; `public` is what the portal shows of it."""
+
 
 def hash_vector(text: str, dimension: int = 384) -> np.ndarray:
     """A unit vector that only this text has."""
@@ -132,7 +136,7 @@ class PoisonEmbedder(HashEmbedder):
         self.note(texts)
         for text in texts:
             if "poison" in text:
-                raise ProviderError("this text cannot be embedded", permanent="permanent poison" in text)
+                raise ProviderError(str(CANNOT), permanent="permanent poison" in text)
         return np.stack([hash_vector(text, self.dimension) for text in texts])
 
 

@@ -121,6 +121,12 @@ def operations(count: int, **operation: Any) -> dict[str, Any]:
     return {f"/p{n}": {"get": {"responses": {}, **operation}} for n in range(count)}
 
 
+def everywhere(kind: str, component: Any, paths: Any) -> bytes:
+    """Many operations that all take one component, which is called A."""
+    return whole(paths=paths, components={kind: {"A": component}})
+
+
+REF = {"$ref": "#/components/parameters/A"}
 WORDS = [f"{n:03}" + "w" * 190 for n in range(50)]
 PARAMETERS = [{"name": f"p{n}", "in": "query", "schema": {"type": "string"}} for n in range(1000)]
 FORM = {"type": "object", "properties": {f"f{n}": {"type": "string"} for n in range(1000)}}
@@ -238,6 +244,19 @@ READ: dict[str, Callable[[], bytes]] = {
     "NaN and Infinity": lambda: beside("[NaN, Infinity, -Infinity, 1e999, -1e999]"),
     "a mark at the start": lambda: b"\xef\xbb\xbf" + whole(),
     "a comment of 19 MB": lambda: b"# " + b"x" * 19 * MB + b"\n" + whole(),
+    "words that nobody knows": lambda: whole(paths=operations(1, **{f"k{n}": 0 for n in range(500_000)})),
+    "one description everywhere": lambda: everywhere(
+        "parameters", {"name": "a", "in": "query", "description": "<p>x &amp; " * 100_000}, operations(3000, parameters=[REF])),
+    "one example everywhere": lambda: everywhere(
+        "parameters", {"name": "a", "in": "query", "example": [1] * 200_000}, operations(2000, parameters=[REF])),
+    "one form of choices everywhere": lambda: everywhere(
+        "schemas", {"oneOf": [{"properties": {"a": {}}}] * 20_000},
+        operations(2000, requestBody={"content": {"multipart/form-data": {"schema": {"$ref": "#/components/schemas/A"}}}})),
+    "a hundred thousand media types everywhere": lambda: everywhere(
+        "requestBodies", {"content": {f"a/b{n}": {} for n in range(100_000)}},
+        operations(2000, requestBody={"$ref": "#/components/requestBodies/A"})),
+    "variables of signs": lambda: whole(
+        paths={f"/{n}{{{'+' * 800}a{'+*' * 400}!}}": {"get": {"summary": "X", "responses": {}}} for n in range(500)}),
     "many anchors": lambda: whole()[:-1] + b", x: [" + b"".join(b"&a%d x," % n for n in range(100_000)) + b"]}",
 }  # fmt: skip
 

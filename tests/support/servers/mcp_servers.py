@@ -36,6 +36,15 @@ for line in sys.stdin:
 """
 
 
+# What tests name as values of headers.
+SECRETS = (
+    "MCP_SECRET_A",
+    "MCP_SECRET_B",
+    "MCP_SECRET_SHOP",
+    "MCP_SECRET_GITHUB",
+    "MCP_SECRET_LAB",
+    "MCP_SECRET_WEB",
+)
 # Of the source itself it is noted when it was read.
 TABLES = (
     "tool",
@@ -59,13 +68,19 @@ def bad(mode: str) -> list[str]:
 
 
 def allow(settings: Any, folder: Path, **commands: list[str] | dict[str, Any]) -> None:
-    """Allows commands by id, as the file of an installation does."""
+    """Allows commands by id, and the secrets of SECRETS, as the file of an installation does; all tenants, where none are named."""
+    given = {name: one if isinstance(one, dict) else {"command": one} for name, one in commands.items()}
+    write_allow_list(
+        settings, folder,
+        commands={name: {"tenants": ["*"], **one} for name, one in given.items()},
+        secrets={name: {"tenants": ["*"]} for name in SECRETS},
+    )  # fmt: skip
+
+
+def write_allow_list(settings: Any, folder: Path, **sections: Any) -> None:
+    """Writes MCP_COMMANDS_FILE with these sections as they are."""
     path = folder / "commands.json"
-    path.write_text(
-        json.dumps(
-            {name: one if isinstance(one, dict) else {"command": one} for name, one in commands.items()}
-        )
-    )
+    path.write_text(json.dumps(sections))
     settings.MCP_COMMANDS_FILE = str(path)
 
 

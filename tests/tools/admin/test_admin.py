@@ -18,8 +18,9 @@ from portal.jobs import services as jobs
 from portal.jobs.models import JobFailure
 from portal.resilience.models import Circuit
 from portal.tenancy.context import tenant_context
-from portal.tenancy.keys import find_caller
-from portal.tenancy.models import ApiKey, IdempotencyKey, Membership, Tenant
+from portal.tenancy.keys import create_api_key, find_caller
+from portal.tenancy.models import ApiKey, IdempotencyKey, Invitation, Membership, Tenant
+from tests.support.clients import join, sign_in
 from tests.support.pages.web import seen
 from tools.catalogue import servers, sources
 from tools.catalogue.tools import create_tool, update_tool
@@ -27,7 +28,7 @@ from tools.models import ManualOverride, McpServer, Source, Sync, SyncChange, To
 
 pytestmark = pytest.mark.usefixtures("one_or_two_models")
 OURS = [
-    "tenancy.Tenant", "tenancy.Membership", "tenancy.MembershipEvent", "tenancy.ApiKey", "tenancy.ApiKeyEvent", "tenancy.IdempotencyKey", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
+    "tenancy.Tenant", "tenancy.Membership", "tenancy.MembershipEvent", "tenancy.Invitation", "tenancy.ApiKey", "tenancy.ApiKeyEvent", "tenancy.IdempotencyKey", "tenancy.SignIn", "tools.Source", "tools.SourceDocument", "tools.Endpoint",
     "tools.Tool", "tools.ManualOverride", "tools.ToolEmbedding", "embeddings.EmbeddingTask",
     "embeddings.EmbeddingModel", "tools.SourceEvent",
     "tools.ToolEvent", "tools.ManualOverrideEvent", "resilience.Circuit", "resilience.CounterSum", "jobs.Job", "jobs.JobFailure",
@@ -36,26 +37,33 @@ OURS = [
 READ_ONLY = [
     name
     for name in OURS
-    if name not in {"tenancy.Membership", "tenancy.ApiKey", "tools.Tool", "tools.Source", "tools.McpServer"}
+    if name
+    not in {
+        "tenancy.Membership",
+        "tenancy.Invitation",
+        "tenancy.ApiKey",
+        "tools.Tool",
+        "tools.Source",
+        "tools.McpServer",
+    }
 ]
 
 
 @pytest.fixture
 def superuser(tenant: Tenant) -> Client:
     user = get_user_model().objects.create_superuser("root", password=None)
-    Membership.objects.create(user=user, role="admin")
-    client = Client()
-    client.force_login(user)
-    return client
+    join(tenant, user, "admin")
+    return sign_in(tenant, user)
 
 
 @pytest.fixture
 def a_row_of_everything(imported_tool: Tool, admin_database: psycopg.Connection[Any]) -> Iterator[None]:
     update_tool(pk=imported_tool.pk, expected_version=1, changes={"description": "Mine."}, actor="x")
-    key = ApiKey.objects.create(name="k", prefix="tp_x", digest=b"1", scopes=["search:read"])
+    key = create_api_key(name="k", scopes=["search:read"])[0]
     IdempotencyKey.objects.create(
         api_key=key, key="i", target_digest=b"1", body_digest=b"1", status=201, headers={}, body="{}"
     )
+    Invitation.objects.create(username="i", role="viewer", invited_by="x")
     job = jobs.start("backfill_embeddings", {}, by="x")
     JobFailure.objects.create(job=job, item_id=imported_tool.pk, label="l", error="e")
     servers.create_server(actor="x", slug="s", url="https://mcp.example.com/mcp")
@@ -144,9 +152,8 @@ def test_the_role_in_the_tenant_bounds_djangos_permissions(
     tenant: Tenant, make_tool: Callable[..., Tool]
 ) -> None:
     user = get_user_model().objects.create_superuser("looker", password=None)
-    Membership.objects.create(user=user, role="viewer")
-    client = Client()
-    client.force_login(user)
+    join(tenant, user, "viewer")
+    client = sign_in(tenant, user)
     tool = make_tool()
     assert client.get(address("tools.Tool", "change", tool.pk)).status_code == 200
     assert client.post(address("tools.Tool", "change", tool.pk), {"name": "x"}).status_code == 403
@@ -253,6 +260,7 @@ def test_deletes_in_the_admin_go_through_the_services(
     assert not Tool.objects.exists()
 
 
+@pytest.mark.usefixtures("allowed_secrets")
 def test_CAT_3_a_server_is_written_in_the_admin_through_its_services(superuser: Client) -> None:
     add, given = address("tools.McpServer", "add"), {"slug": "shop", "title": "Shop", "headers": "{}"}
     page = superuser.post(add, {**given, "url": "https://mcp.example.com/mcp", "command_id": "sh"})
@@ -357,11 +365,35 @@ def test_API_3_a_new_key_is_shown_once_and_works(superuser: Client) -> None:
     assert find_caller(found[0]) is None
 
 
-def test_a_member_is_added_once(superuser: Client) -> None:
-    user = get_user_model().objects.create_user("newcomer")
-    form = {"user": user.username, "role": "operator"}
-    assert superuser.post(address("tenancy.Membership", "add"), form).status_code == 302
-    assert (
-        "is already a member of this tenant"
-        in superuser.post(address("tenancy.Membership", "add"), form).content.decode()
-    )
+def test_S21_an_invitation_tells_nobody_whether_a_user_name_exists(superuser: Client) -> None:
+    somebody = get_user_model().objects.create_user("somebody").username
+    said = {}
+    for name in (somebody, "nobody"):
+        form = {"username": name, "role": "operator"}
+        made = superuser.post(address("tenancy.Invitation", "add"), form, follow=True)
+        again = superuser.post(address("tenancy.Invitation", "add"), form)
+        assert f"{name} is already invited" in again.content.decode()
+        said[name] = [
+            re.sub(
+                r"[0-9a-f]{8}-[0-9a-f-]{27}|nonce-\S+|value=\"\w{64}\"",
+                "",
+                answer.content.decode().replace(name, "NAME"),
+            )
+            for answer in (made, again)
+        ]
+        withdraw = address("tenancy.Invitation", "delete", Invitation.objects.get().pk)
+        superuser.post(withdraw, {"post": "yes"}, follow=True)
+    assert said[somebody] == said["nobody"]
+    assert not Membership.objects.filter(user__username=somebody).exists()
+
+
+def test_a_member_is_not_invited_and_nobody_is_made_a_member_unasked(superuser: Client) -> None:
+    form = {"username": "root", "role": "operator"}
+    refused = superuser.post(address("tenancy.Invitation", "add"), form)
+    assert "root is already a member of this tenant" in refused.content.decode()
+    assert superuser.get(address("tenancy.Membership", "add")).status_code == 403
+    mine = Membership.objects.get()
+    other = get_user_model().objects.create_user("newcomer")
+    superuser.post(address("tenancy.Membership", "change", mine.pk), {"role": "viewer", "user": other.pk})
+    mine.refresh_from_db()
+    assert (mine.user.get_username(), mine.role) == ("root", "viewer")

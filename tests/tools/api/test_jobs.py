@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 from portal.tenancy.models import Scope, Tenant
 from tests.support.clients import make_api
 from tests.support.embeddings.pipeline import Pipeline
+from tests.support.embeddings.providers import CANNOT_EVER
 from tests.support.jobs.harness import JobHarness
 from tests.support.jobs.scenarios import poisoned, put, ready_tools
 from tools.catalogue.embedding_jobs import BACKFILL, REFRESH
@@ -110,7 +111,7 @@ def test_failures_are_listed_page_by_page_and_retried_EMB_9(
     address = f"{JOBS}/{pk}"
     [failure] = api.get(f"{address}/errors").data["results"]
     assert failure["item_id"] == str(pks[2])
-    assert (failure["label"], failure["error"]) == ("tool_3", "this text cannot be embedded")
+    assert (failure["label"], failure["error"]) == ("tool_3", CANNOT_EVER.public)
     assert set(api.get(address).data["links"]) == {"self", "errors", "retry_failed"}
     for verb in ("cancel", "resume"):
         refused = api.post(f"{address}/{verb}")
@@ -126,7 +127,7 @@ def test_failures_are_listed_page_by_page_and_retried_EMB_9(
 def test_a_job_is_cancelled_and_resumed_where_its_state_allows_it_EMB_8(
     api: APIClient, harness: JobHarness
 ) -> None:
-    lost = put(harness, "running", heartbeat_at="2020-01-01")
+    lost = put(harness, "running", heartbeat_at="2020-01-01", resumes=3)
     address = f"{JOBS}/{lost.pk}"
     assert api.get(address).data["state"] == "lost"
     assert api.post(f"{address}/resume").data["state"] == "queued"
@@ -135,6 +136,19 @@ def test_a_job_is_cancelled_and_resumed_where_its_state_allows_it_EMB_8(
     refused = api.post(f"{address}/resume")
     assert refused.status_code == 409
     assert "this one is cancelling" in refused.data["detail"]
+
+
+def test_beyond_the_jobs_that_a_tenant_may_have_a_further_one_is_refused_SEC_5(
+    api: APIClient, settings: Any
+) -> None:
+    settings.JOB_MAX_ACTIVE = 1
+    first = api.post(JOBS, {"kind": REFRESH, "args": {"ids": [str(uuid.uuid4())]}}, format="json")
+    assert first.status_code == 202
+    refused = api.post(JOBS, {"kind": REFRESH, "args": {"ids": [str(uuid.uuid4())]}}, format="json")
+    assert (refused.status_code, refused.data["title"]) == (429, "too_many_jobs")
+    assert "limit of unfinished jobs (1)" in refused.data["detail"]
+    slow = api.post(JOBS, {"kind": BACKFILL, "args": {"rate": 0.1}}, format="json")
+    assert (slow.status_code, slow.data["errors"][0]["pointer"]) == (422, "/args/rate")
 
 
 def test_the_list_is_filtered_and_paged_by_cursor_API_1(

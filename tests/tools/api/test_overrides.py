@@ -81,17 +81,18 @@ def test_syn_5_a_conflict_ends_in_favour_of_the_operator(shop: APIClient) -> Non
     assert_problem(shop.post(at("overrides/name/keep")), 404)
 
 
-def test_syn_5_a_reset_that_hides_the_tool_from_the_key_is_done_all_the_same(owner: Tenant) -> None:
+def test_a_key_resets_and_sets_no_sensitivity_that_is_out_of_its_own_sight_SEC_4(owner: Tenant) -> None:
     agent, bound = make_api(owner), make_api(owner, max_sensitivity="public")
     upload(agent, raw("a"), source="shop")
     assert patch(agent, A, {"sensitivity": "public"}).status_code == 200
-    done = bound.delete(at("overrides/sensitivity"), headers={"If-Match": '"v2"'})
-    assert (done.status_code, done.json()["sensitivity"], done["ETag"]) == (200, "internal", '"v3"')
+    refused = bound.delete(at("overrides/sensitivity"), headers={"If-Match": '"v2"'})
+    assert_problem(refused, 403, "permission_denied")
+    assert_problem(patch(bound, A, {"sensitivity": "restricted"}, '"v2"'), 403, "permission_denied")
+    assert bound.get(f"/api/v1/tools/{A}").json()["version"] == 2
+    assert patch(bound, A, {"tags": ["new"]}, '"v2"').status_code == 200
+    done = agent.delete(at("overrides/sensitivity"), headers={"If-Match": '"v3"'})
+    assert (done.status_code, done.json()["sensitivity"]) == (200, "internal")
     assert_problem(bound.get(f"/api/v1/tools/{A}"), 404)
-    assert agent.get(f"/api/v1/tools/{A}").json()["sensitivity"] == "internal"
-    patch(agent, A, {"sensitivity": "public"}, '"v3"')
-    hidden = patch(bound, A, {"sensitivity": "restricted"}, '"v4"')
-    assert (hidden.status_code, hidden.json()["sensitivity"]) == (200, "restricted")
 
 
 def test_syn_5_an_override_that_is_reset_while_it_is_listed_is_left_out(

@@ -15,6 +15,8 @@ from tests.support.clients import make_api
 from tests.support.servers import mcp_servers
 from tools.models import McpServer, Source, SourceKind
 
+pytestmark = pytest.mark.usefixtures("allowed_secrets")
+
 SERVERS = "/api/v1/servers"
 GITHUB = {
     "slug": "github",

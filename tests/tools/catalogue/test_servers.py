@@ -23,6 +23,8 @@ from tools.imports.fetching.mcp.client import check_connection, list_tools, note
 from tools.imports.syncing import service as syncs
 from tools.models import Health, ManualOverride, McpServer, Source, SourceKind, Tool
 
+pytestmark = pytest.mark.usefixtures("allowed_secrets")
+
 URL = "https://mcp.example.com/mcp"
 SECRET = "s3cret-v4lue-of-a-key"
 

@@ -40,7 +40,9 @@ class JobSerializer(RowSerializer):
         help_text="Items a second, since a runner took the job.",
     )
     eta_seconds = CountField(source="progress.eta_seconds", allow_null=True)
-    error = BlankAsNullField()
+    error = BlankAsNullField(
+        source="shown_error", help_text="Null for a key that may not see all that the job works on."
+    )
     links = LinksField(
         "self",
         "errors",

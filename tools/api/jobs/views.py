@@ -94,7 +94,8 @@ class JobView(TenantView):
     @docs.operation(
         "get_job",
         "How a job stands",
-        "`lost` is a job whose runner has said nothing for a minute; it can be resumed. `partial` ended with failures.",
+        "A job whose runner dies is resumed by itself, three times; then it is `lost`, and waits for `resume`. `partial` ended with "
+        "failures.",
         parameters=[
             docs.header("Retry-After", "Seconds after which to look again, while it is not over.", 200)
         ],

@@ -21,6 +21,7 @@ from tools.api.tools.serializers import ToolSerializer
 from tools.catalogue import overrides
 from tools.catalogue.errors import StaleVersion
 from tools.catalogue.tools import catalogue_write
+from tools.catalogue.visibility import seen
 from tools.models import ManualOverride, Tool
 
 
@@ -77,7 +78,7 @@ class ToolOverrideView(OneToolView):
         seen = seen_versions(request)
         with catalogue_write(self.rights.actor):
             tool = self.find_tool(ref)
-            locked = Tool.objects.select_for_update(no_key=True).get(pk=tool.pk)
+            locked = Tool.objects.seen().select_for_update(no_key=True).get(pk=tool.pk)
             if locked.version != expected_version(seen, locked.version):
                 raise StaleVersion(locked)
             overrides.reset_many(overrides=[_find(tool, field).pk], actor=self.rights.actor)
@@ -117,8 +118,7 @@ class OverrideListView(TenantListView):
     ordering = ("-made_at", "-pk")
 
     def get_queryset(self) -> QuerySet[ManualOverride]:
-        asked, visible = self.request.query_params, Tool.objects.visible_to(self.rights)
-        rows = ManualOverride.objects.filter(tool__in=visible.values("pk"))
+        asked, rows = self.request.query_params, seen(ManualOverride.objects.all())
         if "source" in asked:
             rows = rows.filter(tool__source__slug=asked["source"])
         if "conflicts" in asked:

@@ -98,4 +98,4 @@ class SearchView(ApiView):
             },
         }
         timing = ", ".join(f"{stage};dur={spent}" for stage, spent in answer.timings.items())
-        return body, {"Server-Timing": timing, "Cache-Control": "no-cache"}
+        return body, {"Server-Timing": timing, "Cache-Control": "private, no-cache"}

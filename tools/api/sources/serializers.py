@@ -26,7 +26,7 @@ from tools.models.server import SLUG_PATTERN
 
 
 class SourceSerializer(RowSerializer):
-    """A source as callers see it; `active_tools` is counted by the query."""
+    """A source as callers see it, of a row with its `with_tool_counts`."""
 
     title = serializers.CharField(source="display_title")
     server = serializers.CharField(
@@ -35,7 +35,9 @@ class SourceSerializer(RowSerializer):
     schedule = serializers.ChoiceField(Schedule.choices, help_text="How often it is read by itself.")
     active_tools = CountField()
     failures = CountField(help_text="In a row.")
-    last_error = BlankAsNullField()
+    last_error = BlankAsNullField(
+        source="shown_error", help_text="Null for a key that may not see all tools of the source."
+    )
 
     class Meta:
         model = Source

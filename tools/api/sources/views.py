@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
@@ -41,6 +41,7 @@ from tools.catalogue import sources
 from tools.catalogue.errors import Invalid
 from tools.catalogue.sources import source_write
 from tools.catalogue.tools import catalogue_write
+from tools.catalogue.visibility import require_whole_documents, seen, with_tool_counts
 from tools.imports.formats.specs import ParsedDocument
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.apply import check_removals
@@ -63,13 +64,20 @@ _UPSTREAM = (409, 422, 502, 504)
 
 
 def find_source(slug: str, rows: QuerySet[Source] | None = None) -> Source:
-    return find_row(Source.objects.all() if rows is None else rows, "source", slug, by="slug")
+    """The source, if the caller may see it. Raises NotFound."""
+    return find_row(seen(Source.objects.all() if rows is None else rows), "source", slug, by="slug")
+
+
+def find_whole_source(slug: str) -> Source:
+    """A source whose documents and syncs the caller may read. Raises NotFound, BeyondRights."""
+    source = find_source(slug)
+    require_whole_documents(source)
+    return source
 
 
 def _with_counts() -> QuerySet[Source]:
     """The sources with what SourceSerializer shows beside the row."""
-    active = Count("tools", filter=Q(tools__active=True))
-    return Source.objects.select_related("server").annotate(active_tools=active)
+    return with_tool_counts(seen(Source.objects.select_related("server")))
 
 
 def _find_server(slug: str) -> McpServer:
@@ -232,7 +240,7 @@ class SourceTestView(TenantView):
     @docs.operation(
         "test_source",
         "Tries whether the source can be read",
-        "Reads it as a sync would, and stores nothing. 409 `conflict` for a source without an address.",
+        "Reads it as a sync would, and stores nothing. Needs a key that may see tools of every sensitivity. 409 `conflict` for a source without an address.",
         answers={200: TRIED},
         problems=_UPSTREAM,
     )
@@ -240,6 +248,7 @@ class SourceTestView(TenantView):
     def post(self, request: Request, slug: str) -> Response:
         with tenant_context(self.caller.tenant_id):
             source = find_source(slug, Source.objects.select_related("server"))
+            require_whole_documents(source)
         if not source.is_readable:
             raise Problem(409, NOT_READABLE)
         deadline = RequestDeadline(asks_server=source.kind == SourceKind.MCP)
@@ -263,12 +272,16 @@ class DocumentListView(TenantListView):
     """The documents that a source was read from, newest first."""
 
     required_scope = Scope.SOURCES_WRITE
-    list_operation = ("list_documents", "The documents that a source was read from, newest first")
+    list_operation = (
+        "list_documents",
+        "The documents that a source was read from, newest first",
+        "Needs a key that may see tools of every sensitivity.",
+    )
     serializer_class = DocumentSerializer
     ordering = ("-fetched_at", "-pk")
 
     def get_queryset(self) -> QuerySet[SourceDocument]:
-        return find_source(self.kwargs["slug"]).documents.defer("content", "report")
+        return find_whole_source(self.kwargs["slug"]).documents.defer("content", "report")
 
 
 class _AnyForm(DefaultContentNegotiation):
@@ -295,8 +308,7 @@ class DocumentView(TenantView):
         answers={(200, "application/octet-stream"): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, slug: str, ref: str) -> HttpResponse:
-        self.require_all_sensitivities()
-        document = find_row(find_source(slug).documents.all(), "document", ref)
+        document = find_row(find_whole_source(slug).documents.all(), "document", ref)
         disposition = content_disposition_header(
             as_attachment=True, filename=PurePosixPath(document.name).name
         )

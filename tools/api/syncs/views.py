@@ -17,7 +17,7 @@ from tools.api.base import TenantListView, TenantView, find_row
 from tools.api.jobs.serializers import JOB, accepted
 from tools.api.schema import operations as docs
 from tools.api.schema.json_schema import BOOLEAN, body_schema
-from tools.api.sources.views import find_source
+from tools.api.sources.views import find_source, find_whole_source
 from tools.api.syncs.serializers import (
     COUNTED,
     DISCARDED,
@@ -35,7 +35,7 @@ from tools.models import Action, Source, Sync, SyncChange, SyncState
 
 
 def _find(slug: str, ref: str) -> Sync:
-    return find_row(find_source(slug).syncs.all(), "sync", ref)
+    return find_row(find_whole_source(slug).syncs.all(), "sync", ref)
 
 
 class SyncNowView(TenantView):
@@ -64,13 +64,13 @@ class SyncListView(TenantListView):
     list_operation = (
         "list_syncs",
         "The syncs of a source, newest first",
-        "With the counts of each summary; the whole of it stands in the sync itself.",
+        "With the counts of each summary. Needs a key that may see tools of every sensitivity.",
     )
     serializer_class = CountedSyncSerializer
     ordering = ("-created_at", "-pk")
 
     def get_queryset(self) -> QuerySet[Sync]:
-        return find_source(self.kwargs["slug"]).syncs.defer("summary").annotate(**COUNTED)
+        return find_whole_source(self.kwargs["slug"]).syncs.defer("summary").annotate(**COUNTED)
 
 
 class SyncView(TenantView):
@@ -81,7 +81,7 @@ class SyncView(TenantView):
     @docs.operation(
         "get_sync",
         "One sync with its summary",
-        "Of a plan, the summary says what would happen.",
+        "Of a plan, the summary says what would happen. Needs a key that may see tools of every sensitivity.",
         answers=docs.one(SyncSerializer),
     )
     def get(self, request: Request, slug: str, ref: str) -> Response:
@@ -105,7 +105,6 @@ class ChangeListView(TenantListView):
     ordering = ("key", "pk")
 
     def get_queryset(self) -> QuerySet[SyncChange]:
-        self.require_all_sensitivities()
         changes = _find(self.kwargs["slug"], self.kwargs["ref"]).changes.all()
         asked = self.request.query_params
         if "action" in asked:
@@ -123,7 +122,8 @@ class SyncApplyView(TenantView):
     @docs.operation(
         "apply_sync",
         "Applies a plan, or a choice of it, as a job",
-        "All changes, or those that `accept` lists; without those that `reject` lists. In one transaction.",
+        "All changes, or those that `accept` lists; without those that `reject` lists. In one transaction. Needs a key that may see "
+        "tools of every sensitivity.",
         body=body_schema(ApplySerializer),
         parameters=docs.JOB_HEADERS,
         answers={202: JOB},
@@ -179,7 +179,7 @@ class SyncDiscardView(TenantView):
     @docs.operation(
         "discard_sync",
         "Throws a plan away",
-        "A new source that has nothing else goes with it.",
+        "A new source that has nothing else goes with it. Needs a key that may see tools of every sensitivity.",
         answers={200: DISCARDED},
     )
     @idempotent

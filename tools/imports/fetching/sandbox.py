@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from portal.json_types import JsonObject, JsonValue
+from tools.imports.fetching.spec_validator import findings
 from tools.imports.formats.recognise import parse_document
 from tools.imports.formats.specs import DocumentRefused, EndpointSpec, LeftOut, Limits, ParsedDocument
 from tools.imports.formats.texts import without_controls
@@ -99,7 +100,11 @@ def _child(kind: str, name: str, limits: str) -> int:
             parse_tools(raw, name=name)
             if kind == TOOLS
             else parse_document(
-                raw, limits=Limits(**json.loads(limits)), name=name, kind="" if kind == ANY else kind
+                raw,
+                limits=Limits(**json.loads(limits)),
+                name=name,
+                kind="" if kind == ANY else kind,
+                check=findings,
             )
         )
     except DocumentRefused as refused:

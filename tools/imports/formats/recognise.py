@@ -11,8 +11,10 @@ from tools.imports.formats.json_document import LoadedDocument, load_document, t
 from tools.imports.formats.lightapi.document import read_lightapi
 from tools.imports.formats.mcp_tools import read_mcp_tools
 from tools.imports.formats.openapi.document import VERSION_FIELDS, read_openapi
-from tools.imports.formats.specs import DocumentRefused, JsonValue, Limits, ParsedDocument
+from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue, Limits, ParsedDocument
 from tools.imports.formats.texts import one_line, without_controls
+
+Check = Callable[[JsonObject], tuple[str, ...]]
 
 
 class Format(NamedTuple):
@@ -30,10 +32,13 @@ FORMATS = {
 }
 
 
-def parse_document(raw: bytes, *, limits: Limits, name: str = "", kind: str = "") -> ParsedDocument:
+def parse_document(
+    raw: bytes, *, limits: Limits, name: str = "", kind: str = "", check: Check | None = None
+) -> ParsedDocument:
     """Read a document of `kind` (openapi, mcp, lightapi), or of the kind that it shows itself to be.
 
     `name` (of its file) begins the sentence when it is refused: `DocumentRefused`, also where it could be of two kinds.
+    What `check` says of an OpenAPI document that can be read is added to the warnings.
     """
     subject = one_line(without_controls(name)[0], limit=100) or "The document"
     loaded = (
@@ -45,7 +50,10 @@ def parse_document(raw: bytes, *, limits: Limits, name: str = "", kind: str = ""
     kind = kind or _kind(loaded.value, subject)
     if loaded.is_pruned and kind != "mcp":
         raise DocumentRefused(too_deep(subject))
-    return FORMATS[kind].read(loaded, subject)
+    document = FORMATS[kind].read(loaded, subject)
+    if check is None or kind != "openapi" or not isinstance(loaded.value, dict):
+        return document
+    return replace(document, warnings=(*document.warnings, *check(loaded.value)))
 
 
 def _kind(value: JsonValue, subject: str) -> str:

@@ -17,6 +17,7 @@ from tools.imports.formats.texts import as_text, truncate
 MAX_WARNINGS = 200
 MAX_WARNING_LENGTH = 500
 _MAX_HOPS = 100
+MAX_LOSSES = 100
 _MAX_PLACES = 10_000
 _NAMED_PLACES = 3
 _IN_A_CIRCLE = "leads in a circle"
@@ -51,19 +52,34 @@ class Losses:
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, None]] = {}
+        self._places = 0
+        self._more = 0
 
     def note(self, what: str, where: str) -> None:
-        """Keep that `what` is not carried over at `where`."""
-        places = self._found.setdefault(what, {})
-        if len(places) < _MAX_PLACES:
+        """Keep that `what` is not carried over at `where`; beyond MAX_LOSSES kinds only their number. A document may be made of
+        nothing but words that nobody knows, so what is kept has a bound."""
+        places = self._found.get(what)
+        if places is None:
+            if len(self._found) >= MAX_LOSSES:
+                self._more += 1
+                return
+            places = self._found[what] = {}
+        if not places or self._places < _MAX_PLACES:
+            before = len(places)
             places[truncate(where, 100)] = None
+            self._places += len(places) - before
 
     def tell(self, warnings: Warnings) -> None:
         """Add a sentence for each kind of loss, which names the first places."""
         for what, places in self._found.items():
             named = ", ".join(list(places)[:_NAMED_PLACES])
             more = " …" if len(places) > _NAMED_PLACES else ""
-            warnings.add(f"Not carried over: {what}: {len(places):,} ({named}{more}).")
+            at_least = "at least " if self._places >= _MAX_PLACES else ""
+            warnings.add(f"Not carried over: {what}: {at_least}{len(places):,} ({named}{more}).")
+        if self._more:
+            warnings.add(
+                f"Not carried over: more than {MAX_LOSSES} kinds of things; {self._more:,} more are not listed."
+            )
 
 
 class Target(NamedTuple):

@@ -205,6 +205,8 @@ def loosened(schema: JsonObject) -> JsonObject:
 
 
 def _shortened_to(piece: Piece, room: int) -> Piece:
+    if json_size(_shorter(piece.schema, *_SHORTENINGS[-1])) > room:  # so no other would be enough either
+        return piece_of(_bare(piece.schema))
     for depth, text in _SHORTENINGS:
         shorter = _shorter(piece.schema, depth, text)
         size = json_size(shorter)

@@ -21,7 +21,18 @@ def json_size(value: object) -> int:
 
 def small(value: JsonValue) -> JsonValue:
     """An example that is short enough to be worth an agent's tokens, or None."""
-    return value if value is not None and json_size(value) <= _MAX_EXAMPLE else None
+    return value if value is not None and _may_be_small(value) and json_size(value) <= _MAX_EXAMPLE else None
+
+
+def _may_be_small(value: JsonValue) -> bool:
+    """Whether an example is worth measuring: by references, one of a million values may stand in every operation."""
+    left, waiting = _MAX_EXAMPLE, [value]
+    while waiting and left >= 0:
+        one = waiting.pop()
+        left -= len(one) if isinstance(one, dict | list | str) else 1
+        if left >= 0 and isinstance(one, dict | list):
+            waiting.extend(one.values() if isinstance(one, dict) else one)
+    return left >= 0
 
 
 def as_written(value: JsonValue) -> JsonValue:

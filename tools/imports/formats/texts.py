@@ -12,6 +12,7 @@ import json
 import math
 import re
 import unicodedata
+from functools import lru_cache
 from html.entities import html5
 from typing import Self
 
@@ -109,12 +110,16 @@ def cut_text(value: object, *, limit: int) -> tuple[str, bool]:
     written = as_text(value)
     # Cutting first keeps the work per text bounded; markup seldom makes up more than three quarters of a
     # text.
-    text = written[: 4 * limit]
+    text = _readable_text(written[: 4 * limit])
+    return truncate(text, limit), len(text) > limit or len(written) > 4 * limit
+
+
+@lru_cache(maxsize=256)  # by references, one text may stand in every operation of a document
+def _readable_text(text: str) -> str:
     if "<" in text or "&" in text:
         text = without_controls(_without_markup(text))[0]
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
-    text = _BLANK_LINES.sub("\n\n", lines).strip()
-    return truncate(text, limit), len(text) > limit or len(written) > 4 * limit
+    return _BLANK_LINES.sub("\n\n", lines).strip()
 
 
 def one_line(value: object, *, limit: int) -> str:

@@ -17,6 +17,7 @@ from tools.catalogue import embedding_text
 from tools.catalogue.errors import RemovalsNeedConfirmation
 from tools.catalogue.projection import dropped_fields, is_provided, tool_fields
 from tools.catalogue.tools import sync_embeddings
+from tools.catalogue.visibility import require_writable
 from tools.imports.formats.names import hashed_name
 from tools.imports.syncing.changes import PlannedChange
 from tools.imports.syncing.identity import vacated_key
@@ -49,7 +50,7 @@ def apply_changes(
     progress: Progress = lambda _: None,
 ) -> None:
     """Applies changes that were planned under the source's lock, which the caller still holds. Calls `progress` with the number
-    of changes applied so far; it may raise to undo them all."""
+    of changes applied so far; it may raise to undo them all. Raises BeyondRights."""
     _Writer(source, namespace, actor, progress).write(changes)
     refresh_statistics(len(changes))
 
@@ -100,6 +101,7 @@ class _Writer:
             tool.search_text = embedding_text.search_text(tool)
             endpoints.append(endpoint)
             tools.append(tool)
+        require_writable(tools)
         Endpoint.objects.bulk_create(endpoints)
         Tool.objects.bulk_create(tools)
         sync_embeddings(tools, priority=Priority.BACKFILL)
@@ -134,6 +136,7 @@ class _Writer:
         tools = list(
             Tool.objects.filter(endpoint_id__in=ids, **only).order_by("pk").select_for_update(no_key=True)
         )
+        require_writable(tools)
         found = Endpoint.objects.filter(pk__in=ids).order_by("pk").select_for_update(no_key=True)
         endpoints: dict[UUID | None, Endpoint] = {one.pk: one for one in found}
         for tool in tools:
@@ -177,6 +180,7 @@ class _Writer:
                 tool.search_text = changed["search_text"] = search_text
             if changed:
                 Tool.objects.filter(pk=tool.pk).update(**changed)
+        require_writable(tools)
         sync_embeddings(tools, priority=Priority.BACKFILL)
 
     def _overrides(self, tools: list[Tool]) -> dict[UUID, dict[str, Any]]:

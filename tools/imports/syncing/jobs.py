@@ -14,6 +14,7 @@ from portal.jobs.context import Context
 from portal.jobs.errors import Cancelled, CannotGoOn
 from portal.jobs.kinds import JobKind
 from tools.catalogue.errors import CatalogueError, RemovalsNeedConfirmation
+from tools.catalogue.visibility import require_whole, seen
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import NOT_READABLE
@@ -37,11 +38,12 @@ class SyncArguments(JobArguments):
         }
 
     def validate(self, data: Arguments) -> Arguments:
-        source = Source.objects.filter(slug=data["source"]).first()
+        source = seen(Source.objects.filter(slug=data["source"])).first()
         if source is None:
             raise serializers.ValidationError({"source": ["There is no such source."]})
         if not source.is_readable:
             raise serializers.ValidationError({"source": [NOT_READABLE]})
+        require_whole(source)
         return {
             "source": source.slug,
             "source_id": str(source.pk),
@@ -76,6 +78,8 @@ def _run_sync(context: Context) -> bool:
                 else "Nothing is new.",
             )
         sync_id = str(sync.pk)
+        if args["apply"] and context.stopping() == "stop":
+            return False
     with job.in_tenant():
         state = Sync.objects.filter(pk=sync_id).values_list("state", flat=True).first()
     if not args["apply"] or state != SyncState.PLANNED:
@@ -112,6 +116,7 @@ class ApplyArguments(JobArguments):
         sync = Sync.objects.select_related("source").filter(pk=data["sync"]).first()
         if sync is None:
             raise serializers.ValidationError({"sync": ["There is no such sync."]})
+        require_whole(sync.source)
         if sync.state != SyncState.PLANNED:
             raise serializers.ValidationError({"sync": [sync.over]})
         changes = data.get("changes")

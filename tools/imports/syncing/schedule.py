@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from django.db import DatabaseError
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from portal.jobs import services as jobs
-from portal.jobs.errors import JobError
+from portal.jobs.errors import JobError, TooManyJobs
 from portal.tenancy.context import tenant_context, tenant_ids
 from tools.catalogue.sources import INTERVALS
 from tools.imports.syncing.jobs import SYNC
@@ -43,15 +43,22 @@ def _start_due() -> int:
         .select_for_update(skip_locked=True, no_key=True)
     )
     started = 0
-    for source in sources:
+    for source in sources.order_by(F("next_sync_at").asc(nulls_first=True)):
+        try:
+            started += _start(source)
+        except TooManyJobs as error:
+            # They stay due, and are looked at again in a minute.
+            log.info("The sync of %s and later ones wait: %s", source.slug, error)
+            break
         Source.objects.filter(pk=source.pk).update(next_sync_at=Now() + INTERVALS[Schedule(source.schedule)])
-        started += _start(source)
     return started
 
 
 def _start(source: Source) -> bool:
     try:
         jobs.start(SYNC, {"source": source.slug, "apply": source.auto_apply}, by=ACTOR)
+    except TooManyJobs:
+        raise
     except JobError as error:
         log.info("The sync of %s was not started: %s", source.slug, error)
         return False

@@ -23,9 +23,10 @@ from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from tools.catalogue.errors import SyncFailed, WrongSyncState
 from tools.catalogue.sources import source_write
+from tools.catalogue.visibility import require_whole
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 from tools.imports.syncing.apply import Progress, apply_changes, check_removals
-from tools.imports.syncing.changes import ImportReport, Plan
+from tools.imports.syncing.changes import ImportReport, LayeredDocument, Plan
 from tools.imports.syncing.documents import IncomingDocument, parse, read_source
 from tools.imports.syncing.plan import make_plan
 from tools.imports.syncing.store import (
@@ -51,7 +52,7 @@ def import_document(
     dry_run: bool = False,
     confirm_removals: bool = False,
 ) -> ImportReport:
-    """Raises DocumentRefused and CatalogueError, among them RemovalsNeedConfirmation; then nothing is stored."""
+    """Raises DocumentRefused and CatalogueError, among them RemovalsNeedConfirmation and BeyondRights; then nothing is stored."""
     document = parse(incoming)
     with tenant_context(tenant_id):
         return import_parsed(
@@ -70,11 +71,11 @@ def import_parsed(
     """Imports a document that is parsed already, in the current tenant. Raises as `import_document`; in a dry run nothing is
     stored either."""
     if dry_run:
-        plan = make_plan(*load_source(document, incoming))
+        plan = make_plan(*_load(document, incoming))
         plan.report.dry_run = True
         return plan.report
     with source_write(incoming.slug, actor):
-        source, parsed = load_source(document, incoming, lock=True)
+        source, parsed = _load(document, incoming, lock=True)
         plan = make_plan(source, parsed)
         if not confirm_removals:
             check_removals(plan.report.removed, plan.active)
@@ -129,7 +130,7 @@ def plan_source(*, tenant_id: UUID, source_id: UUID, actor: str) -> Sync:
 
 def _plan(document: ParsedDocument, incoming: IncomingDocument, actor: str, *, is_upload: bool) -> Sync:
     """Plans and records, under the source's lock. An upload always gives a sync of its own, which shows that it was compared."""
-    source, parsed = load_source(document, incoming, lock=True)
+    source, parsed = _load(document, incoming, lock=True)
     plan = make_plan(source, parsed)
     address = address_of(parsed, source)
     is_current_address = address == Address(source.url, source.server)
@@ -185,7 +186,7 @@ def apply_sync(
     incoming = IncomingDocument(bytes(stored.content), stored.name, source.slug, kind)
     document = replace(parse(incoming), warnings=tuple(warnings))
     with tenant_context(tenant_id), source_write(source.slug, actor):
-        source, parsed = load_source(document, incoming, lock=True)  # before its syncs, as every write locks
+        source, parsed = _load(document, incoming, lock=True)  # before its syncs, as every write locks
         sync = _planned(Sync.objects.filter(pk=sync_id).select_for_update(no_key=True))
         if sync.document_id != stored.pk:
             raise WrongSyncState(
@@ -213,7 +214,7 @@ def discard_sync(*, sync_id: UUID, actor: str) -> None:
     Sync.DoesNotExist, Source.DoesNotExist."""
     source = Sync.objects.select_related("source").get(pk=sync_id).source
     with source_write(source.slug, actor):
-        _locked(source)
+        require_whole(_locked(source))
         sync = _planned(Sync.objects.filter(pk=sync_id).select_for_update(no_key=True))
         if is_all_of_source(sync):
             source.delete()
@@ -228,6 +229,16 @@ def is_all_of_source(sync: Sync) -> bool:
     return not source.syncs.exclude(pk=sync.pk).exists() and not (
         source.endpoints.exists() or source.tools.exists()
     )
+
+
+def _load(
+    document: ParsedDocument, incoming: IncomingDocument, *, lock: bool = False
+) -> tuple[Source, LayeredDocument]:
+    """As `load_source`, for a caller who may see all tools of a source that is stored. Raises BeyondRights."""
+    source, parsed = load_source(document, incoming, lock=lock)
+    if not source.is_new:
+        require_whole(source)
+    return source, parsed
 
 
 def _locked(source: Source) -> Source:

@@ -109,7 +109,7 @@ class Command(JobCommand):
     def _job(self, tenant_id: UUID, args: dict[str, object], options: Options) -> Job:
         if options["resume"]:
             job = self.find(tenant_id, options["resume"])
-            return job if job.effective_state == JobState.QUEUED else services.resume(job.pk)
+            return job if job.state == JobState.QUEUED else services.resume(job.pk)
         try:
             return services.start(BACKFILL, args, by=ACTOR)
         except AlreadyRunning as error:

@@ -43,6 +43,6 @@ def _sentence(done: FirstRun, file: Path) -> str:
     if done.renewed:
         return (
             f"The secrets of this database were not in {file}: it now holds a new password of operator and the new API key "
-            f"{done.key_name!r}; older keys stay valid until they are revoked."
+            f"{done.key_name!r}; older keys stay valid until they expire or are revoked."
         )
     return "First run: done before, nothing changed."

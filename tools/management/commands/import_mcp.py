@@ -26,7 +26,12 @@ class Command(WholeImportCommand):
         super().add_arguments(parser)
         where = parser.add_mutually_exclusive_group(required=True)
         where.add_argument("--url", help="of a server over streamable HTTP")
-        where.add_argument("--command", dest="command_id", metavar="ID", help="a server of MCP_COMMANDS_FILE")
+        where.add_argument(
+            "--command",
+            dest="command_id",
+            metavar="ID",
+            help="a server that MCP_COMMANDS_FILE gives the tenant",
+        )
         where.add_argument("--file", metavar="LIST.json", help="an answer to tools/list")
 
     def run_for(self, tenant_id: UUID, options: Options) -> None:
@@ -65,7 +70,7 @@ class Command(WholeImportCommand):
             if options["url"]:
                 return read_mcp_url(options["url"], slug=slug)
             if command_id:
-                found = list_tools(known) if known else list_tools_from_command(command_id)
+                found = list_tools(known) if known else list_tools_from_command(command_id, options["tenant"])
                 return IncomingDocument(
                     found.raw, command_id, slug, SourceKind.MCP, server=known, warnings=found.warnings
                 )

@@ -11,7 +11,7 @@ from django.core.management.base import CommandParser
 
 from portal.jobs import services
 from portal.jobs.command import INTERRUPTED, JobCommand
-from portal.jobs.errors import AlreadyRunning, InvalidArguments
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError
 from portal.jobs.models import Job, JobState
 from portal.tenancy.commands import DONE, REFUSED, SOME_FAILED, USAGE, Options
 from portal.tenancy.context import tenant_context
@@ -81,6 +81,8 @@ class Command(JobCommand):
             return self._told(USAGE, slug, " ".join(error.errors.get("source", [str(error)])))
         except AlreadyRunning as error:
             return self._told(REFUSED, slug, f"{error} Watch it with: manage.py jobs watch {error.job.pk}")
+        except JobError as error:
+            return self._told(REFUSED, slug, str(error))
         told = {"source": slug, "job": str(job.pk)}
         if options["detach"]:
             self._text(

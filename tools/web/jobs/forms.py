@@ -8,6 +8,7 @@ from django import forms
 
 from embeddings.backfill.scan import BackfillStatus
 from tools.catalogue.embedding_jobs import ToolBackfillArguments
+from tools.catalogue.visibility import seen
 from tools.models import Source
 from tools.web.shell.forms import PortalForm
 
@@ -21,7 +22,8 @@ SCOPES = (
 
 
 def _sources() -> list[tuple[str, str]]:
-    return [("", "All tools"), *((slug, slug) for slug in Source.objects.values_list("slug", flat=True))]
+    shown = seen(Source.objects.all()).values_list("slug", flat=True)
+    return [("", "All tools"), *((slug, slug) for slug in shown)]
 
 
 class BackfillForm(PortalForm):

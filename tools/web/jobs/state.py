@@ -22,7 +22,7 @@ BADGES = {
         "failed", "Failed", "x-octagon-fill", "It stopped with an error and can be resumed."
     ),
     JobState.LOST: Badge(
-        "failed", "Lost", "question-circle", "Its worker stopped reporting; it can be resumed."
+        "failed", "Lost", "question-circle", "Its workers stopped reporting; it can be resumed."
     ),
 }
 STAGES = {

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
@@ -13,12 +14,14 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from portal.jobs import kinds, services
-from portal.jobs.errors import AlreadyRunning, InvalidArguments
+from portal.jobs.errors import AlreadyRunning, InvalidArguments, TooManyJobs
 from portal.jobs.models import Job, JobState
 from portal.jobs.progress import duration
 from portal.tenancy.context import NoTenant, current_tenant
 from portal.tenancy.models import Role
+from portal.tenancy.rights import current_rights
 from tools.catalogue.embedding_jobs import BACKFILL, REFRESH
+from tools.catalogue.visibility import seen
 from tools.imports.syncing.jobs import APPLY
 from tools.models import Sync
 from tools.web.embeddings.state import open_passage_circuits
@@ -95,7 +98,7 @@ def job_list(request: TenantRequest) -> HttpResponse:
 
 
 def _find(pk: UUID) -> Job:
-    return find_row(Job.objects.with_effective_state(), "job", pk=pk)
+    return find_row(Job.objects.seen().with_effective_state(), "job", pk=pk)
 
 
 @member_page("GET")
@@ -113,7 +116,9 @@ def _render(request: TenantRequest, job: Job) -> HttpResponse:
             (word, _as_words(job.args[name])) for name, word in _SHOWN_ARGUMENTS.items() if job.args.get(name)
         ],
         "sync": _sync_of(job) if request.member.is_operator else None,
+        "covered": current_rights().covers(job.own_rights),
         "failures": services.failures_by_error(job.pk) if job.failed else [],
+        "max_resumes": settings.JOB_MAX_RESUMES,
         "idle_queues": idle_queues(queues_of(job)) if job.is_active else [],
         "troubles": open_passage_circuits() if job.is_active else [],
         "spoken": _spoken(request, row) if poll_count(request) else "",
@@ -124,7 +129,7 @@ def _render(request: TenantRequest, job: Job) -> HttpResponse:
 def _sync_of(job: Job) -> Sync | None:
     """The sync that the job applies or has planned."""
     pk = job.args.get("sync") or job.cursor.get("sync")
-    return Sync.objects.filter(pk=pk).defer("summary").first()
+    return seen(Sync.objects.filter(pk=pk)).defer("summary").first()
 
 
 def _as_words(value: object) -> str:
@@ -157,6 +162,8 @@ def new_job(request: TenantRequest) -> HttpResponse:
             form.add_refusals(error)
         except AlreadyRunning as error:
             other = error.job
+        except TooManyJobs as error:
+            form.add_error(None, str(error))
     context = {
         "form": form,
         "estimate": estimate,

@@ -19,6 +19,7 @@ from portal.tenancy.models import Role
 from tools import fields
 from tools.catalogue import overrides
 from tools.catalogue.overrides import OverrideStatus
+from tools.catalogue.visibility import seen
 from tools.models import PARAMETER_PREFIX, ManualOverride, Source
 from tools.web.overrides.state import label_of, override_row, remember_reset, undoable
 from tools.web.shell.access import TenantRequest, actor, member_page
@@ -28,7 +29,6 @@ from tools.web.shell.diff import as_text
 from tools.web.shell.errors import ErrorsAsMessages
 from tools.web.shell.forms import chosen_ids
 from tools.web.shell.lists import known_choices, list_query, list_url, page_of, render_list
-from tools.web.tools.state import visible_tools
 
 _MOST_SHOWN = 50  # resulting texts in a question
 _MOST_WHO = 500
@@ -49,7 +49,7 @@ def override_list(request: TenantRequest) -> HttpResponse:
     found, ignored = _matching(request, query)
     page = page_of(found, query)
     rows = ManualOverride.objects.select_related("tool__source").in_bulk([one.pk for one in page])
-    authors = _visible(request).order_by("made_by").values_list("made_by", flat=True).distinct()
+    authors = _visible().order_by("made_by").values_list("made_by", flat=True).distinct()
     context = {
         "ignored": ignored,
         "filtered": _filters_in_words(query),
@@ -59,7 +59,7 @@ def override_list(request: TenantRequest) -> HttpResponse:
         "here": list_url(request.path, query),
         "undoable": undoable(request),
         "options": {
-            "source": list(Source.objects.values_list("slug", flat=True)),
+            "source": list(seen(Source.objects.all()).values_list("slug", flat=True)),
             "field": list(_FIELDS.items()),
             "who": list(authors[:_MOST_WHO]),
         },
@@ -79,13 +79,13 @@ def _filters_in_words(given: QueryDict) -> list[str]:
     return [*shown, "only conflicts"] if given.get("conflicts") else shown
 
 
-def _visible(request: TenantRequest) -> QuerySet[ManualOverride]:
-    return ManualOverride.objects.filter(tool__in=visible_tools(request), tool__endpoint__isnull=False)
+def _visible() -> QuerySet[ManualOverride]:
+    return seen(ManualOverride.objects.filter(tool__endpoint__isnull=False))
 
 
 def _matching(request: TenantRequest, given: QueryDict) -> tuple[list[OverrideStatus], list[str]]:
     """The overrides that match the filters, conflicts first, and the filters that were ignored."""
-    found = _visible(request)
+    found = _visible()
     known, ignored = known_choices(given, {"field": _FIELDS})
     if source := given.get("source"):
         found = found.filter(tool__source__slug=source)
@@ -110,7 +110,7 @@ def _chosen(request: TenantRequest) -> list[OverrideStatus]:
     given = (
         request.POST.getlist("only") or request.POST.getlist("selected") or request.GET.getlist("selected")
     )
-    return overrides.override_statuses(_visible(request).filter(pk__in=chosen_ids(given)))
+    return overrides.override_statuses(_visible().filter(pk__in=chosen_ids(given)))
 
 
 def _seen(chosen: Iterable[OverrideStatus]) -> str:

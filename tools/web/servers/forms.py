@@ -11,7 +11,7 @@ from django.conf import settings
 from portal.outbound.addresses import MAX_URL
 from portal.outbound.errors import FetchError
 from tools.catalogue import servers
-from tools.catalogue.mcp_commands import allowed_commands
+from tools.catalogue.mcp_allow_list import commands_of, secrets_of, tenant_slug
 from tools.web.shell.forms import AddressInput, LinesField, SettingsForm, SlugField
 
 
@@ -36,7 +36,7 @@ class HeadersField(LinesField):
 
 
 class ServerForm(SettingsForm):
-    """The connection of an MCP server: a URL, or a command that the deployment allows."""
+    """The connection of an MCP server: a URL, or a command that the deployment allows the tenant."""
 
     names = servers.EDITABLE_FIELDS
 
@@ -55,7 +55,7 @@ class ServerForm(SettingsForm):
     command_id = forms.ChoiceField(
         required=False,
         label="Or a command",
-        help_text="A command that the deployment allows (MCP_COMMANDS_FILE). No other command can be run from here.",
+        help_text="A command that the deployment allows this tenant (MCP_COMMANDS_FILE). No other command can be run from here.",
     )
     headers = HeadersField(
         required=False,
@@ -71,17 +71,19 @@ class ServerForm(SettingsForm):
 
     def __init__(self, data: Any = None, *, row: Any = None, shown: Mapping[str, Any] | None = None) -> None:
         super().__init__(data, row=row, shown=shown)
-        example = f"Authorization = {settings.MCP_SECRET_PREFIX}BILLING"
-        self.fields["headers"].widget.attrs["placeholder"] = example
-        self.fields["headers"].help_text = (
-            "One per line: Header-Name = ENVIRONMENT_VARIABLE_NAME. Names only, never a secret: the value is read from the "
-            f"portal's environment when the server is asked. The variable's name begins with {settings.MCP_SECRET_PREFIX}."
-        )
-        allowed, self.commands_error = [], ""
+        allowed, secrets, self.commands_error = [], [], ""
         try:
-            allowed = sorted(allowed_commands())
+            tenant = tenant_slug()
+            allowed, secrets = sorted(commands_of(tenant)), secrets_of(tenant)
         except FetchError as error:  # of a broken list
             self.commands_error = str(error)
+        example = secrets[0] if secrets else f"{settings.MCP_SECRET_PREFIX}BILLING"
+        self.fields["headers"].widget.attrs["placeholder"] = f"Authorization = {example}"
+        self.fields["headers"].help_text = (
+            "One per line: Header-Name = ENVIRONMENT_VARIABLE_NAME. Names only, never a secret: the value is read from the "
+            f"portal's environment when the server is asked. The variable's name begins with {settings.MCP_SECRET_PREFIX}. "
+            f"This tenant may use: {', '.join(secrets) or 'none yet'}."
+        )
         if row and row.command_id and row.command_id not in allowed:
             allowed = [row.command_id, *allowed]
         commands = cast(forms.ChoiceField, self.fields["command_id"])

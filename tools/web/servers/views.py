@@ -6,7 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.db.models import Count, QuerySet
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -15,8 +16,9 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue import history, servers
 from tools.catalogue.errors import CatalogueError, StaleSettings
+from tools.catalogue.visibility import seen
 from tools.imports.fetching.mcp.client import check_connection
-from tools.models import Health, McpServer
+from tools.models import Health, McpServer, Source
 from tools.web.history.state import last_author, settings_at, settings_history
 from tools.web.servers.forms import ServerForm
 from tools.web.shell.access import TenantRequest, actor, find_row, member_page, render_part
@@ -32,8 +34,14 @@ HEALTH = {
 }
 
 
+def _sources_of(server: OuterRef) -> Coalesce:
+    """How many of the sources that the member may see are read from a server."""
+    mine = seen(Source.objects.filter(server=server)).order_by().values("server")
+    return Coalesce(Subquery(mine.annotate(count=Count("pk")).values("count")), 0)
+
+
 def _servers() -> QuerySet[McpServer]:
-    return McpServer.objects.annotate(source_count=Count("sources")).order_by("slug")
+    return McpServer.objects.annotate(source_count=_sources_of(OuterRef("pk"))).order_by("slug")
 
 
 def _find(pk: UUID) -> Any:
@@ -56,7 +64,7 @@ def _shown(server: Any) -> dict[str, object]:
     return {
         "server": server,
         "badge": HEALTH[Health(server.health)],
-        "sources": server.sources.order_by("slug"),
+        "sources": seen(server.sources.all()).order_by("slug"),
         "settings": settings_history(server),
     }
 

@@ -72,7 +72,7 @@ def member_page(
             try:
                 answer = _refusal(asked, role, has_text=has_text)
                 if answer is None:
-                    with bulkhead() if holds_a_place else nullcontext():
+                    with bulkhead(asked.member.tenant_id) if holds_a_place else nullcontext():
                         answer = view(asked, *args, **kwargs)
             except TooBusy as error:
                 answer = busy(request, str(error))
@@ -98,8 +98,8 @@ def _refusal(request: TenantRequest, role: str, *, has_text: bool) -> HttpRespon
     """The answer to a visitor who may not see the page. Raises PermissionDenied for a member of a lower role."""
     if request.user.is_anonymous:
         return _login_with_text(request) if has_text and request.method == "POST" else to_login(request)
-    if not request.memberships:
-        return render(request, "shell/no_tenant.html", status=403)
+    if getattr(request, "member", None) is None:
+        return render(request, "registration/no_tenant.html", status=403)
     if not request.member.may(role):
         raise PermissionDenied(
             f"This requires the role {Role(role)}; you are {request.member.role} in {request.member.name}."

@@ -12,10 +12,13 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django_htmx.http import reswap, retarget
 
 from portal.http.request_ids import request_id
 from portal.jobs.errors import InvalidArguments, JobError
+from portal.tenancy.middleware import Member, OtherTenant
 from tools.catalogue.errors import CatalogueError
+from tools.web.shell.kept import kept_of
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +75,28 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Htt
 
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    if isinstance(exception, OtherTenant):
+        return _other_tenant(request, exception.made_for)
     return _page(request, 403, "Not allowed", _own_sentence(exception, "Your role does not allow this."))
+
+
+def _other_tenant(request: HttpRequest, made_for: Member | None) -> HttpResponse:
+    """A 409 with what the visitor typed, which was not saved, and the way to send it where the form was made."""
+    member = getattr(request, "member", None)
+    opened = f"in {made_for.name}" if made_for else "elsewhere"
+    context = {
+        "title": "This form was made for another tenant",
+        "text": f"It was opened {opened}. You now work in {member.name if member else 'no tenant'}. Nothing was saved.",
+        "kept": kept_of(request),
+        "has_files": bool(request.FILES),
+        "made_for": made_for,
+    }
+    is_htmx = getattr(request, "htmx", False)
+    part = "#refusal" if is_htmx else ""
+    answer = render(request, f"shell/other_tenant.html{part}", context, status=409)
+    answer["Cache-Control"] = "private, no-store"
+    # A dialog or a row of a table would be too small for it.
+    return reswap(retarget(answer, "#main"), "innerHTML") if is_htmx else answer
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

@@ -35,12 +35,17 @@ def number(text: str, otherwise: int = 0) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else otherwise
 
 
+def without_credentials(address: str) -> str:
+    """The address without a user and a password."""
+    return _CREDENTIALS.sub(r"\1", address)
+
+
 class AddressInput(forms.URLInput):
     """A URL. One with a user and a password is refused, and comes back without them: a page never shows a password."""
 
     def format_value(self, value: Any) -> str | None:
         shown = super().format_value(value)
-        return _CREDENTIALS.sub(r"\1", shown) if shown else shown
+        return without_credentials(shown) if shown else shown
 
 
 class PlainTextField(forms.CharField):
@@ -78,7 +83,8 @@ class LinesField(forms.Field):
         return "\n".join(value) if isinstance(value, list) else value
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        return bool(self.to_python(initial) != self.to_python(data))
+        # As the page shows it: an entry of two lines, by whatever way it came, must not look like an edit of the form.
+        return bool(self.to_python(self.prepare_value(initial)) != self.to_python(data))
 
 
 def unix_lines(text: str) -> str:

@@ -1,20 +1,25 @@
-"""What a visitor had typed into a form when their session was over: it goes through the login in the login's own form, and is
-sent again from a page after it (case 62). The server stores nothing of somebody who has not signed in.
+"""What a visitor had typed into a form that was not taken, because their session was over (case 62) or worked in another tenant
+meanwhile (S21): it goes through the login, or through the switch of the tenant, in a field of that form, and is sent again from
+a page after it. The server stores nothing of it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 from django.conf import settings
 from django.http import HttpRequest
 
+from portal.tenancy.middleware import FORM_FIELD, tenants_of_form
 from tools.web.shell.addresses import local_address
+from tools.web.shell.forms import without_credentials
 
 FIELD = "kept"
-# Written by the page, not by its visitor.
-_OF_THE_PAGE = {"csrfmiddlewaretoken", "next", "version", "seen", FIELD}
+# Written by the page, not by its visitor; Django's admin begins its own names with an underscore.
+_OF_THE_PAGE = {"csrfmiddlewaretoken", "next", "version", "seen", FIELD, FORM_FIELD}
+_SECRET = re.compile("password|secret", re.IGNORECASE)
 # A form encodes a byte of JSON in up to three.
 _ENCODED = 3
 # What the login's form holds besides.
@@ -23,8 +28,8 @@ _OTHER_FIELDS = 8_000
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A form that was not sent: the address it goes to, and the names and values of its fields. `is_whole` is False where it was
-    too long to be kept, and then it has none."""
+    """A form that was not taken: the address it goes to, and the names and values of its fields without secrets. `is_whole` is
+    False where it was too long to be kept, and then it has none."""
 
     address: str
     fields: list[tuple[str, str]]
@@ -33,8 +38,16 @@ class Kept:
     @property
     def texts(self) -> list[tuple[str, str]]:
         """What the visitor typed or chose, with the name of the field in words."""
-        shown = [(name, value) for name, value in self.fields if name not in _OF_THE_PAGE and value.strip()]
-        return [(name.replace("_", " ").capitalize(), value) for name, value in shown]
+        return [
+            (name.replace("_", " ").capitalize(), value)
+            for name, value in self.fields
+            if name not in _OF_THE_PAGE and not name.startswith("_") and value.strip()
+        ]
+
+    @property
+    def tenant(self) -> str:
+        """The id of the tenant that the form was made for; empty if it names none."""
+        return dict(self.fields).get(FORM_FIELD, "")
 
     def __str__(self) -> str:
         return json.dumps({"address": self.address, "fields": self.fields}, ensure_ascii=False)
@@ -43,11 +56,12 @@ class Kept:
 def kept_of(request: HttpRequest) -> Kept:
     """The form that this request wanted to send."""
     fields = [
-        (name, str(value))
+        (name, without_credentials(str(value)) if name.endswith("url") else str(value))
         for name, values in request.POST.lists()
-        if name != "csrfmiddlewaretoken"
+        if name not in {"csrfmiddlewaretoken", FORM_FIELD} and not _SECRET.search(name)
         for value in values
     ]
+    fields += [(FORM_FIELD, tenant) for tenant in sorted(tenants_of_form(request))]
     kept = Kept(request.get_full_path(), fields)
     length = _ENCODED * len(str(kept).encode(errors="replace")) + _OTHER_FIELDS
     if length < settings.DATA_UPLOAD_MAX_MEMORY_SIZE:

@@ -18,8 +18,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from portal.http.sign_in import Attempt, SignInRefused
-from portal.tenancy.middleware import SESSION_KEY
-from tools.web.shell.access import TenantRequest, member_page
+from portal.tenancy.middleware import work_in
+from tools.web.shell.access import TenantRequest, member_page, to_login
 from tools.web.shell.addresses import next_url
 from tools.web.shell.kept import Kept, kept_in
 
@@ -59,7 +59,10 @@ class _Login(LoginView):
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         answer = super().form_valid(form)
         kept = kept_in(self.request)
-        return _offer(self.request, kept) if kept else answer
+        if kept is None:
+            return answer
+        work_in(self.request, kept.tenant)
+        return _offer(self.request, kept)
 
 
 def _with_retry(answer: HttpResponse, error: SignInRefused) -> HttpResponse:
@@ -68,8 +71,10 @@ def _with_retry(answer: HttpResponse, error: SignInRefused) -> HttpResponse:
 
 
 def _offer(request: HttpRequest, kept: Kept) -> HttpResponse:
-    """What was typed before the login, and the button that sends it."""
-    return render(request, "registration/send_again.html", {"kept": kept, "next": next_url(request, "/")})
+    """What was typed before the login or the switch, and the button that sends it."""
+    # The header of the page would show the tenant from before.
+    context = {"kept": kept, "next": next_url(request, "/"), "member": None}
+    return render(request, "registration/send_again.html", context)
 
 
 login = _Login.as_view()
@@ -141,10 +146,12 @@ def set_theme(request: HttpRequest) -> HttpResponse:
     return answer
 
 
-@member_page("POST")
-def switch_tenant(request: TenantRequest) -> HttpResponse:
-    """Switches the session to another tenant of the user. Leads to the list of tools: the current page may not exist there."""
-    wanted = request.POST.get("tenant", "")
-    if wanted in {str(one.tenant_id) for one in request.memberships}:
-        request.session[SESSION_KEY] = wanted
-    return redirect("tool-list")
+@require_POST
+def switch_tenant(request: HttpRequest) -> HttpResponse:
+    """Switches the session to another tenant of the user. Leads to the list of tools: the current page may not exist there. A
+    form that was refused because it was made for that tenant is offered again."""
+    if request.user.is_anonymous:
+        return to_login(cast(TenantRequest, request))
+    work_in(request, request.POST.get("tenant", ""))
+    kept = kept_in(request)
+    return _offer(request, kept) if kept else redirect("tool-list")

@@ -13,6 +13,7 @@ from django.template.defaultfilters import pluralize
 from portal.outbound.addresses import MAX_URL, validate_url
 from portal.outbound.errors import FetchError
 from tools.catalogue import sources
+from tools.catalogue.visibility import seen
 from tools.models import DOCUMENT_KINDS, McpServer, Schedule, SourceKind
 from tools.web.shell.forms import AddressInput, PlainTextField, PortalForm, SettingsForm, SlugField
 
@@ -136,7 +137,7 @@ class SourceForm(SettingsForm):
 
     def __init__(self, data: Any = None, *, row: Any, shown: Mapping[str, Any] | None = None) -> None:
         super().__init__(data, row=row, shown=shown)
-        self.overridden = row.tools.filter(overrides__isnull=False).distinct().count()
+        self.overridden = seen(row.tools.filter(overrides__isnull=False)).distinct().count()
         self.fields["title"].widget.attrs["placeholder"] = row.document_title
         if row.kind == SourceKind.MCP:
             self.set_rows("server", McpServer.objects.all())

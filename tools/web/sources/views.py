@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.template.defaultfilters import pluralize
@@ -18,6 +18,7 @@ from django.urls import reverse
 from portal.tenancy.models import Role
 from tools.catalogue import history, overrides, sources
 from tools.catalogue.errors import CatalogueError, StaleSettings
+from tools.catalogue.visibility import seen, with_tool_counts
 from tools.imports.syncing.jobs import SYNC
 from tools.models import ManualOverride, Source, SourceDocument, SourceKind, Sync, SyncState
 from tools.web.history.state import last_author, settings_at, settings_history
@@ -39,12 +40,10 @@ _CHOICES = {
 
 
 def _sources() -> QuerySet[Any]:
-    """Every source with its counts, its newest sync and document, and its waiting plan, in one query."""
-    syncs = Sync.objects.filter(source=OuterRef("pk"))
-    newest = SourceDocument.objects.filter(source=OuterRef("pk")).order_by("-fetched_at")
-    return Source.objects.select_related("server").annotate(
-        active_tools=Count("tools", filter=Q(tools__active=True)),
-        inactive_tools=Count("tools", filter=Q(tools__active=False)),
+    """The sources that the member may see, with their counts, newest sync and document, and waiting plan, in one query."""
+    syncs = seen(Sync.objects.filter(source=OuterRef("pk")))
+    newest = seen(SourceDocument.objects.filter(source=OuterRef("pk"))).order_by("-fetched_at")
+    return with_tool_counts(seen(Source.objects.select_related("server"))).annotate(
         document_version=Subquery(newest.values("version")[:1]),
         # A failure counts until the next successful read.
         last_sync=Subquery(
@@ -132,13 +131,15 @@ def _render(
     given = list_query(request)
     restored = settings_at(source, given.get("restore", ""), SourceForm.names)
     gone = visible_tools(request).filter(source=source, endpoint__active=False).select_related("endpoint")
-    page = page_of(_with_counts(source.syncs.all()), given)
+    page = page_of(_with_counts(seen(source.syncs.all())), given)
     context = {
         "source": source,
         "form": form or SourceForm(row=source, shown=restored),
         "restored": bool(restored),
         "settings": settings_history(source),
-        "documents": list(source.documents.defer("content", "report").order_by("layer", "-fetched_at")[:100]),
+        "documents": list(
+            seen(source.documents.all()).defer("content", "report").order_by("layer", "-fetched_at")[:100]
+        ),
         "gone": gone.only("name", "endpoint__key", "endpoint__updated_at").order_by(
             "-endpoint__updated_at", "pk"
         )[:_MOST_GONE],
@@ -201,7 +202,7 @@ def sync_source(request: TenantRequest, pk: UUID) -> HttpResponse:
 @member_page("GET", Role.OPERATOR)
 def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpResponse:
     """Downloads the document, byte for byte. It is untrusted, so a browser must save it and never show it."""
-    found = find_row(SourceDocument.objects.all(), "document", pk=document, source_id=pk)
+    found = find_row(seen(SourceDocument.objects.all()), "document", pk=document, source_id=pk)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", found.name.rsplit("/", 1)[-1])[-100:].strip("-.") or "document"
     return HttpResponse(
         bytes(found.content),

@@ -19,6 +19,7 @@ from portal.jobs.models import Job
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
 from tools.catalogue.errors import CatalogueError
+from tools.catalogue.visibility import seen
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.apply import are_too_many
@@ -47,7 +48,7 @@ class Tab:
 
 
 def _find(pk: UUID, sync: UUID) -> Sync:
-    return find_row(Sync.objects.select_related("source"), "sync", pk=sync, source_id=pk)
+    return find_row(seen(Sync.objects.select_related("source")), "sync", pk=sync, source_id=pk)
 
 
 @member_page("GET", Role.OPERATOR)
@@ -63,7 +64,7 @@ def sync_page(request: TenantRequest, pk: UUID, sync: UUID) -> HttpResponse:
     page: Page[Any] = page_of(
         _changes(found, tab.name) if is_list_of_changes else found.summary[tab.name], query
     )
-    jobs = Job.objects.with_effective_state()
+    jobs = Job.objects.seen().with_effective_state()
     job = jobs.filter(pk=found.job_id).first() if found.job_id else None
     context = {
         "sync": found,

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from embeddings.models import EmbeddingStatus
 from tools.catalogue.filters import ToolFilter
+from tools.catalogue.visibility import seen
 from tools.models import ManualOverride, Source, Tool, ToolQuerySet
 from tools.web.embeddings.state import BADGES, badge_of
 from tools.web.shell.access import TenantRequest, member_page
@@ -106,7 +107,7 @@ def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[tuple[Badge, int, bo
 def _options(tools: QuerySet[Tool]) -> dict[str, list[Any]]:
     """The options of the select boxes: values that exist in this tenant, and pairs of a value and its word."""
     offered: dict[str, list[Any]] = {
-        "source": list(Source.objects.values_list("slug", flat=True)),
+        "source": list(seen(Source.objects.all()).values_list("slug", flat=True)),
         "has_override": [("true", "Overridden"), ("false", "Not overridden")],
         "active": [("no", "Inactive"), ("all", "Active and inactive")],
     }

@@ -35,7 +35,7 @@ def server(settings: Any, tmp_path: Path) -> Any:
     def ask(command: list[str], **entry: Any) -> Any:
         mcp_servers.allow(settings, tmp_path, it={"command": command, **entry})
         try:
-            found = list_tools_from_command("it")
+            found = list_tools_from_command("it", "default")
         except FetchError as refused:
             return str(refused)
         return names(found), list(found.warnings)

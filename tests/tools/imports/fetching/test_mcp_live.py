@@ -94,7 +94,7 @@ def test_case_33_a_real_server_is_asked_for_the_same_by_every_way_SYN_2(
     """With the tools of a client that can do nothing, not those of one that can do more; in one way as in the other."""
     program, port = installed("everything"), free_port()
     allow(settings, tmp_path, everything=[str(program), "stdio"])
-    over_stdio = json.loads(list_tools_from_command("everything").raw)
+    over_stdio = json.loads(list_tools_from_command("everything", "default").raw)
     with listening(
         [str(program), "streamableHttp"], port, settings, env={**os.environ, "PORT": str(port)}
     ) as url:

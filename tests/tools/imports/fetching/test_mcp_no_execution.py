@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import json
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ MAY_START = {
     "tools/imports/fetching/mcp/client.py": "mcp_session, which is told an entry of MCP_COMMANDS_FILE",
     "tools/imports/fetching/mcp/stdio.py": "an entry of MCP_COMMANDS_FILE",
     "tools/imports/fetching/sandbox.py": "itself, as the reader of one document",
+    "tools/imports/fetching/spec_validator.py": "itself once more, as the check of one document",
 }
 # The embedded services, their supervisor, and what asks whether a process is there.
 MAY_START_FOLDERS = ("portal/embedded/", "portal/processes")
@@ -100,6 +102,14 @@ def test_s11_the_listed_modules_are_there_and_need_their_place() -> None:
         assert list(starts(ast.parse((ROOT / name).read_text()))), name
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that the account of commands may write to."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
 def payloads(canary: str) -> list[Any]:
     """Shapes in which other products were told to start a program."""
     sh = ["sh", "-c", f"touch {canary}"]
@@ -124,11 +134,11 @@ def payloads(canary: str) -> list[Any]:
 
 
 def test_s11_thirty_documents_that_ask_for_a_program_start_none(
-    committed: Tenant, settings: Any, tmp_path: Path
+    committed: Tenant, settings: Any, tmp_path: Path, open_folder: Path
 ) -> None:
     """A command is allowed here, so that the way to a process is open; nothing of a document goes it. All are read; what
     can be imported is."""
-    canary = tmp_path / "canary"
+    canary = open_folder / "canary"
     allow(settings, tmp_path, it=["touch", str(canary)])
     texts = payloads(str(canary))
     assert len(texts) == 30
@@ -151,13 +161,18 @@ def test_s11_thirty_documents_that_ask_for_a_program_start_none(
     "asked", ["sh", "/bin/sh", "sh -c 'touch CANARY'", "../it", "it ", "it;touch CANARY", "$(touch CANARY)", "IT", "", "it\0", "command", '["sh"]']
 )  # fmt: skip
 def test_s11_an_id_chooses_a_command_and_is_never_one(
-    settings: Any, tmp_path: Path, asked: str, committed: Tenant, capsys: pytest.CaptureFixture[str]
+    settings: Any,
+    tmp_path: Path,
+    asked: str,
+    committed: Tenant,
+    capsys: pytest.CaptureFixture[str],
+    open_folder: Path,
 ) -> None:
-    canary = tmp_path / "canary"
+    canary = open_folder / "canary"
     allow(settings, tmp_path, it=["touch", str(canary)])
     asked = asked.replace("CANARY", str(canary))
     with pytest.raises(FetchError, match="There is no MCP command"):
-        list_tools_from_command(asked)
+        list_tools_from_command(asked, "default")
     if asked:
         with pytest.raises(SystemExit):
             call_command("import_mcp", "--command", asked, "--tenant", committed.slug)
@@ -173,9 +188,11 @@ def test_s11_a_url_is_never_a_command(url: str) -> None:
         list_tools_from_url(url)
 
 
-def test_s11_the_canary_sings_when_a_command_is_allowed(settings: Any, tmp_path: Path) -> None:
-    canary = tmp_path / "canary"
+def test_s11_the_canary_sings_when_a_command_is_allowed(
+    settings: Any, tmp_path: Path, open_folder: Path
+) -> None:
+    canary = open_folder / "canary"
     allow(settings, tmp_path, it=["touch", str(canary)])
     with pytest.raises(FetchError):
-        list_tools_from_command("it")
+        list_tools_from_command("it", "default")
     assert canary.exists()

@@ -35,7 +35,7 @@ def test_case_25_tries_leave_no_process_no_zombie_and_no_open_file_SYN_2(
 
     def try_once(mode: str) -> bool:
         try:
-            return names(list_tools_from_command(mode)) == []
+            return names(list_tools_from_command(mode, "default")) == []
         except FetchError:
             return True
 
@@ -64,7 +64,7 @@ def test_case_25_a_server_that_does_not_end_is_ended_with_all_that_it_started_SY
     mcp_servers.allow(settings, tmp_path, it=_stubborn(mark))
     settings.MCP_SECONDS = 1
     with pytest.raises(FetchError, match="did not answer within 1 s"):
-        list_tools_from_command("it")
+        list_tools_from_command("it", "default")
     assert soon(lambda: running(mark), 1) == []
 
 
@@ -104,7 +104,7 @@ def test_s11_a_server_has_bounds_of_memory_and_files_and_an_empty_folder(
     )
     mcp_servers.allow(settings, tmp_path, it=[sys.executable, "-c", code])
     with pytest.raises(FetchError, match=r"\[\] 4000000000 1000000000 0$"):
-        list_tools_from_command("it")
+        list_tools_from_command("it", "default")
 
 
 def test_case_72_a_server_that_ends_while_its_helper_holds_the_output_is_told_at_once_SYN_2(
@@ -116,7 +116,7 @@ def test_case_72_a_server_that_ends_while_its_helper_holds_the_output_is_told_at
     mcp_servers.allow(settings, tmp_path, it=["sh", "-c", f'{helper} exec {sys.executable} -c "{code}"'])
     begun = time.monotonic()
     with pytest.raises(FetchError) as refused:
-        list_tools_from_command("it")
+        list_tools_from_command("it", "default")
     assert time.monotonic() - begun < 6  # of which starting two interpreters takes the most
     assert str(refused.value) == (
         "The server ended before it had answered (exit status 7). Its last words: no configuration"
@@ -131,4 +131,4 @@ def test_case_72_an_answer_of_a_server_that_ends_right_after_it_is_taken_SYN_2(
     last = mcp_servers.plain(tools)
     last[2] += "    if asked['method'] == 'tools/list': break\n"
     mcp_servers.allow(settings, tmp_path, it=last)
-    assert len(names(list_tools_from_command("it"))) == 2000
+    assert len(names(list_tools_from_command("it", "default"))) == 2000

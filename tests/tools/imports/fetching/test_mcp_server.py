@@ -51,7 +51,7 @@ def test_case_21_every_page_is_read_over_stdio_and_http_SYN_2(
     allow: Any, settings: Any, mode: str, expected: list[str]
 ) -> None:
     allow(server=bad(mode))
-    found = list_tools_from_command("server")
+    found = list_tools_from_command("server", "default")
     assert (names(found), found.warnings) == (expected, ())
     with over_http(mode, settings) as url:
         assert names(list_tools_from_url(url)) == expected
@@ -65,7 +65,7 @@ def test_case_25_a_server_that_fails_ends_in_time_and_says_which_fault_it_was_SY
     allow(server=bad(mode))
     settings.MCP_SECONDS = 2 if mode == "hang" else 10
     with pytest.raises(FetchError, match=said):
-        list_tools_from_command("server")
+        list_tools_from_command("server", "default")
     with over_http(mode, settings) as url, pytest.raises(FetchError, match=said):
         list_tools_from_url(url)
 
@@ -79,20 +79,20 @@ def test_case_25_the_last_words_of_a_server_that_dies_are_told_without_its_secre
         "environment": ["SHOP_KEY"],
     })  # fmt: skip
     with pytest.raises(FetchError, match="Its last words: Error: TOKEN_PLACEHOLDER is not set"):
-        list_tools_from_command("crash")
+        list_tools_from_command("crash", "default")
     with pytest.raises(FetchError, match="The server ended before it had answered"):
-        list_tools_from_command("cut")
+        list_tools_from_command("cut", "default")
     with pytest.raises(FetchError, match="needs SHOP_KEY"):
-        list_tools_from_command("own")
+        list_tools_from_command("own", "default")
     monkeypatch.setenv("SHOP_KEY", "hunter2-hunter2")
     with pytest.raises(FetchError, match=r"bad key \*\*\*$"):
-        list_tools_from_command("own")
+        list_tools_from_command("own", "default")
 
 
 @needs_badserver
 def test_case_23_chatter_on_stdout_is_a_warning_that_names_the_first_line_SYN_2(allow: Any) -> None:
     allow(server=bad("noise"))
-    found = list_tools_from_command("server")
+    found = list_tools_from_command("server", "default")
     assert len(names(found)) == 3
     assert found.warnings == (
         "The server wrote 8 other lines among its answers; the first: *** Welcome to Badserver 1.0 ***",
@@ -101,18 +101,25 @@ def test_case_23_chatter_on_stdout_is_a_warning_that_names_the_first_line_SYN_2(
 
 def test_only_commands_of_the_allow_list_are_started_SEC_2(allow: Any, settings: Any, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="none is allowed here"):
-        list_tools_from_command("time")
+        list_tools_from_command("time", "default")
     allow(time=["no-such-program"])
     with pytest.raises(FetchError, match="there is time"):
-        list_tools_from_command("/bin/sh")
+        list_tools_from_command("/bin/sh", "default")
     with pytest.raises(FetchError, match="cannot be started: No such file"):
-        list_tools_from_command("time")
-    for wrong in ("[]", "{", '{"a": {"command": "sh -c x"}}', '{"a": {"command": []}}', '{"a": {}}'):
+        list_tools_from_command("time", "default")
+    entries = (
+        '{"command": "sh -c x", "tenants": ["*"]}',
+        '{"command": [], "tenants": ["*"]}',
+        '{"command": ["a"]}',
+        "{}",
+        "[]",
+    )
+    for wrong in ("[]", "{", *(f'{{"commands": {{"a": {entry}}}}}' for entry in entries)):
         path = tmp_path / "wrong.json"
         path.write_text(wrong)
         settings.MCP_COMMANDS_FILE = str(path)
         with pytest.raises(FetchError, match="MCP_COMMANDS_FILE cannot be used"):
-            list_tools_from_command("a")
+            list_tools_from_command("a", "default")
 
 
 def test_a_server_sees_none_of_the_portals_secrets_SEC_2(allow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +127,7 @@ def test_a_server_sees_none_of_the_portals_secrets_SEC_2(allow: Any, monkeypatch
     dump = "import os, sys; sys.exit(' '.join(sorted(os.environ)))"
     allow(server=[sys.executable, "-c", dump])
     with pytest.raises(FetchError) as refused:
-        list_tools_from_command("server")
+        list_tools_from_command("server", "default")
     assert "PATH" in str(refused.value)
     for name in ("SECRET_KEY", "DATABASE", "REDIS"):
         assert name not in str(refused.value)

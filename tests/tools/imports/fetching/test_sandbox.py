@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,7 +32,9 @@ def test_what_arrives_is_what_was_read_S10(name: str) -> None:
     raw = shared(name)
     written = parse_document(raw, name=name)
     arrived = sandbox.parse(sandbox.ANY, raw, name=name)
-    assert arrived == written
+    # The check of the child adds its findings, which have tests of their own.
+    read = [one for one in arrived.warnings if not one.startswith("openapi-spec-validator")]
+    assert replace(arrived, warnings=tuple(read)) == written
     assert [each.content_hash() for each in arrived.endpoints] == [
         each.content_hash() for each in written.endpoints
     ]

@@ -30,6 +30,8 @@ from tools.imports.syncing import service
 from tools.imports.syncing.documents import tool_file
 from tools.models import Endpoint, ManualOverride, McpServer, Source, SourceDocument, Tool, ToolEmbedding
 
+pytestmark = pytest.mark.usefixtures("allowed_secrets")
+
 
 @FORMATS
 def test_a_file_is_the_same_after_it_was_imported_into_an_empty_tenant_syn_5(

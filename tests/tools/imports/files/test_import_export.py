@@ -27,6 +27,8 @@ from tools.catalogue.tools import create_tool
 from tools.imports.files.import_export import FAIL, UPDATE, Conflicts
 from tools.models import Endpoint, ManualOverride, Source, Tool
 
+pytestmark = pytest.mark.usefixtures("allowed_secrets")
+
 
 # --- What is there already --------------------------------------------------------------------------------------------
 def changed_export(tenant: Tenant) -> str:

@@ -47,3 +47,33 @@ def test_a_form_with_a_broken_reference_is_warned_of_in_every_operation_SYN_1() 
     warnings = parse_openapi(json.dumps(document).encode()).warnings
     for name in "ab":
         assert any(one.startswith(f"/{name}@post: body") and "#/nowhere" in one for one in warnings)
+
+
+def test_what_a_shared_form_loses_is_said_of_every_operation_SYN_1() -> None:
+    shared = {"content": {"multipart/form-data": {"schema": {**FORM["schema"], "maxProperties": 1}}}}
+    document = {
+        "openapi": "3.0.3",
+        "info": {"title": "T", "version": "1"},
+        "paths": {f"/{name}": {"post": {"requestBody": shared, "responses": OK}} for name in "ab"},
+    }
+    warnings = parse_openapi(json.dumps(document).encode()).warnings
+    assert "Not carried over: 'maxProperties' of forms: 2 (/a@post: body, /b@post: body)." in warnings
+
+
+def test_keywords_beside_the_reference_of_a_form_count_from_3_1_on_SYN_1() -> None:
+    schema = {"$ref": "#/components/schemas/A", "properties": {"more": {"type": "string"}}}
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "T", "version": "1"},
+        "paths": {
+            "/a": {
+                "post": {
+                    "requestBody": {"content": {"multipart/form-data": {"schema": schema}}},
+                    "responses": OK,
+                }
+            }
+        },
+        "components": {"schemas": {"A": FORM["schema"]}},
+    }
+    (endpoint,) = parse_openapi(json.dumps(document).encode()).endpoints
+    assert {one["name"] for one in endpoint.metadata["parameters"]} == {"file", "more"}

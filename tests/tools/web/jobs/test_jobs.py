@@ -29,14 +29,24 @@ Make = Callable[..., Job]
 
 
 # --- One job ------------------------------------------------------------------------------------------------------------
+def test_a_jobs_log_and_what_failed_of_hidden_tools_are_for_operators_SEC_4(
+    operator_client: Client, viewer_client: Client, running: Callable[..., Context]
+) -> None:
+    context = running(failures=failures("too long"), log="Begun.")
+    for client, shown in ((operator_client, True), (viewer_client, False)):
+        html = job_page(client, context)
+        assert [word in html for word in ("Begun.", "too long", "tool_0")] == [shown] * 3
+        assert ("The log is shown to operators" in html) is not shown
+
+
 def test_a_running_job_shows_counts_and_asks_again_by_itself_UI_3_6_EMB_8(
-    viewer_client: Client, running: Callable[..., Context]
+    operator_client: Client, running: Callable[..., Context]
 ) -> None:
     context = running(
         done=40, skipped=2, stage="embedding", failures=failures("too long", "too long"), log="Begun."
     )
     Job.objects.update(claimed_at=timezone.now() - timedelta(seconds=2))
-    html = job_page(viewer_client, context)
+    html = job_page(operator_client, context)
     assert "44 of 100 · 2 failed · 2 skipped" in html
     assert "/s · about" in html
     assert '<progress class="progress-line" max="100" value="44"' in html
@@ -83,9 +93,10 @@ def test_a_lost_job_says_so_and_offers_resume_and_no_bar_that_moves_UI_3_6(
     operator_client: Client, running: Callable[..., Context]
 ) -> None:
     context = running(done=40)
-    Job.objects.update(heartbeat_at=timezone.now() - timedelta(seconds=3600))
+    Job.objects.update(heartbeat_at=timezone.now() - timedelta(seconds=3600), resumes=3)
     html = job_page(operator_client, context)
-    assert "has not reported for a minute" in html
+    assert "The worker of this job stopped reporting." in html
+    assert "already resumed automatically 3 times" in html
     assert "<dt>Duration</dt>" not in html
     assert "hx-trigger" not in html.partition('id="job"')[2].partition(">")[0]
     assert operator_client.post(f"/jobs/{context.job.pk}/resume/").status_code == 302
@@ -93,6 +104,28 @@ def test_a_lost_job_says_so_and_offers_resume_and_no_bar_that_moves_UI_3_6(
     html = job_page(operator_client, context)
     assert "The job was queued to continue where it stopped." in html
     assert "40 of 100" in html
+
+
+def test_a_job_that_was_resumed_by_itself_says_how_often_on_its_page_and_in_its_log_D18(
+    operator_client: Client, running: Callable[..., Context]
+) -> None:
+    context = running(done=40)
+    Job.objects.update(heartbeat_at=timezone.now() - timedelta(seconds=3600))
+    Job.objects.take_up_lost()
+    html = job_page(operator_client, context)
+    assert "resumed automatically from where it stopped (1 of 3)" in html
+    assert "The job is resumed from where it stopped (time 1 of 3)." in html
+    assert 'id="job-resume"' not in html
+
+
+def test_beyond_the_jobs_that_a_tenant_may_have_the_form_says_what_to_do_SEC_5(
+    operator_client: Client, settings: Any
+) -> None:
+    settings.JOB_MAX_ACTIVE = 0
+    answer = operator_client.post("/jobs/new/", {"statuses": "all", "start": ""})
+    assert answer.status_code == 422
+    assert "Wait until some have ended, or cancel some." in answer.content.decode()
+    assert not Job.objects.exists()
 
 
 def test_cancel_asks_first_without_javascript_too_and_then_says_that_the_batch_is_finished_UI_3_6(
@@ -177,7 +210,8 @@ def test_a_provider_that_is_down_is_named_while_somebody_waits_for_it_EMB_5(
     for path in (f"/jobs/{context.job.pk}/", f"/tools/{tool.pk}/", f"/tools/{tool.pk}/embedding/"):
         html = page(viewer_client, path)
         assert f"The provider of {settings.EMBEDDING_MODEL} has been down since" in html
-        assert "connection refused" in html
+        assert "The embedding provider did not return a usable vector." in html
+        assert "connection refused" not in html
         assert "elsewhere" not in html
     end(context, JobState.SUCCEEDED)
     assert "has been down since" not in job_page(viewer_client, context)

@@ -15,6 +15,8 @@ from tests.support.servers.mcp_servers import allow, plain
 from tools.catalogue import servers
 from tools.models import Health, McpServer, Source
 
+pytestmark = pytest.mark.usefixtures("allowed_secrets")
+
 HTMX = {"HX-Request": "true"}
 FIELDS = {"slug": "sums", "title": "Sums", "command_id": "adder"}
 
@@ -134,7 +136,7 @@ def test_CAT_3_a_server_on_a_host_without_a_dot_is_stored_and_changed(admin_clie
 
 
 def test_SEC_2_the_example_of_a_header_is_one_that_would_be_taken(
-    admin_client: Client, settings: Any
+    admin_client: Client,
 ) -> None:
     form = admin_client.get("/servers/new/").context["form"]
     headers = form["headers"].field.widget.attrs["placeholder"]

@@ -13,7 +13,7 @@ from django.test import Client, RequestFactory
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Tenant
-from tests.support.clients import make_client
+from tests.support.clients import make_client, sign_in
 from tests.support.waiting import wait_until_blocks
 from tools.catalogue.tools import create_tool
 from tools.models import Source, Tool
@@ -250,9 +250,7 @@ def test_a_forged_form_is_refused_in_plain_words(db: None) -> None:
 def test_a_viewer_changes_her_own_password_and_her_other_sessions_end(tenant: Tenant) -> None:
     user = get_user_model().objects.create_user("vera", password=(old := "correct horse battery"))
     Membership.objects.create(user=user, role="viewer")
-    client, elsewhere, new = Client(), Client(), "staple correct horse"
-    for one in (client, elsewhere):
-        one.force_login(user)
+    client, elsewhere, new = sign_in(tenant, user), sign_in(tenant, user), "staple correct horse"
     assert 'href="/password/"' in client.get("/tools/").content.decode()
 
     def change(present: str, first: str, second: str) -> Any:

@@ -12,6 +12,7 @@ from django.contrib.auth import get_user_model
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
+from portal.tenancy.middleware import FORM_FIELD
 from portal.tenancy.models import Membership, Role, Tenant
 from tools.models import McpServer, Source, Tool
 
@@ -45,13 +46,13 @@ def send_again(client: Client, page: str) -> Any:
 
 
 def test_what_was_typed_is_shown_kept_through_a_wrong_password_and_sent_after_the_login_case_62(
-    person: str, make_tool: Callable[..., Tool]
+    person: str, tenant: Tenant, make_tool: Callable[..., Tool]
 ) -> None:
     tool, client = make_tool(), Client()
     path = f"/tools/{tool.pk}/edit/"
     kept = ("name", "tool_type", "lifecycle", "sensitivity", "visibility", "semantic_weight", "version")
     typed = {**{name: getattr(tool, name) for name in kept}, "description": TYPED, "active": "on"}
-    answer = client.post(path, typed)
+    answer = client.post(path, {**typed, FORM_FIELD: str(tenant.pk)})
     page = answer.content.decode()
     assert "Your session has ended. Nothing was saved yet." in page
     assert "written for an hour" in page
@@ -59,7 +60,7 @@ def test_what_was_typed_is_shown_kept_through_a_wrong_password_and_sent_after_th
     assert "The user name or the password is wrong" in page
     assert "written for an hour" in page
     page = sign_in(client, page, person).content.decode()
-    assert "You are signed in again" in page
+    assert "Send your form again?" in page
     assert "written for an hour" in page
     tool.refresh_from_db()
     assert tool.description != TYPED  # only the person sends it

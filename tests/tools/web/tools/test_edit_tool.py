@@ -13,7 +13,9 @@ from portal.tenancy.models import Tenant
 from tests.support.imports.documents import import_document
 from tests.support.overrides import pets
 from tools import fields
-from tools.catalogue.tools import update_tool
+from tools.catalogue.projection import tool_fields
+from tools.catalogue.tools import create_tool, update_tool
+from tools.imports.formats.tool_files import parse_tools
 from tools.models import ManualOverride, Source, Tool
 from tools.web.tools.forms import ToolForm, parameter_field
 
@@ -351,3 +353,33 @@ def test_SYN_5_blanks_around_an_imported_line_are_no_edit(
     Tool.objects.filter(pk=imported_tool.pk).update(routing_domain=" shop ")
     assert operator_client.post(f"/tools/{imported_tool.pk}/edit/", form_of(imported_tool)).status_code == 302
     assert Tool.objects.get().version == 1
+
+
+def test_case_65_an_untouched_form_never_writes_whatever_the_entries_hold_CAT_1(
+    operator_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    tool = make_tool()
+    # As rows have them that were written before, or by SQL.
+    Tool.objects.filter(pk=tool.pk).update(
+        use_cases=["Which crates\nare late?", "second"], tags=["a\nb", "c"]
+    )
+    answer = operator_client.post(f"/tools/{tool.pk}/edit/", form_of(tool), follow=True)
+    assert "Nothing was changed." in answer.content.decode()
+    saved = Tool.objects.get(pk=tool.pk)
+    assert (saved.use_cases, saved.tags) == (["Which crates\nare late?", "second"], ["a\nb", "c"])
+    assert saved.version == tool.version
+
+
+def test_case_65_entries_of_a_list_are_one_line_at_every_entrance_CAT_1(tenant: Tenant) -> None:
+    lists = {"use_cases": ["Which crates\nare late?", "second"], "tags": ["a\nb", "c"]}
+    wanted = (["Which crates are late?", "second"], ["a b", "c"])
+    made = create_tool(actor="ann", tool_id="crates", namespace="default", name="crates", **lists)
+    assert (made.use_cases, made.tags) == wanted
+    saved = update_tool(pk=made.pk, expected_version=made.version, changes={"tags": ["d\r\ne"]}, actor="ann")
+    assert saved.tags == ["d e"]
+    again = update_tool(pk=made.pk, expected_version=saved.version, changes={"tags": ["d\ne"]}, actor="ann")
+    assert again.version == saved.version
+    entry = {"id": "file", "name": "file", "description": "F", **lists}
+    (spec,) = parse_tools(json.dumps([entry]).encode(), name="tools.json").endpoints
+    imported = tool_fields(spec, Source(kind="manual"))
+    assert (imported["use_cases"], imported["tags"]) == wanted

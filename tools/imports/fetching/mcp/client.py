@@ -1,5 +1,5 @@
-"""Asks an MCP server for its tools (CAT-3, SEC-2): one at a streamable HTTP URL, one that is started by the id of an allowed command
-(tools/catalogue/mcp_commands.py), or a stored one, of which it records whether it answered."""
+"""Asks an MCP server for its tools (CAT-3, SEC-2): one at a streamable HTTP URL, one that is started by the id of a command of its
+tenant (tools/catalogue/mcp_allow_list.py), or a stored one, of which it records whether it answered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from django.db.models.functions import Now
 from portal.outbound.addresses import validate_url
 from portal.outbound.errors import FetchError, FetchTimeout, InvalidTarget
 from portal.tenancy.context import tenant_context
-from tools.catalogue.mcp_commands import allowed_command
+from tools.catalogue.mcp_allow_list import command_of, tenant_slug
 from tools.catalogue.servers import secret_headers
 from tools.imports.fetching import sandbox
 from tools.imports.fetching.mcp.conversation import EXIT_REFUSED, EXIT_TIMEOUT
@@ -85,10 +85,12 @@ def list_tools(server: McpServer) -> ToolList:
     """The tools of a server as it is now, and a note of its health. Takes up to MCP_SECONDS, so it is better called outside of
     a transaction. Raises FetchError."""
     try:
+        with tenant_context(cast(UUID, server.tenant_id)):
+            tenant, headers = tenant_slug(), secret_headers(server)
         found = (
-            list_tools_from_url(server.url, secret_headers(server))
+            list_tools_from_url(server.url, headers)
             if server.url
-            else list_tools_from_command(server.command_id)
+            else list_tools_from_command(server.command_id, tenant)
         )
     except FetchError as refused:
         note_health(server, error=str(refused))
@@ -116,16 +118,17 @@ def list_tools_from_url(url: str, headers: Mapping[str, str] | None = None) -> T
     return _run_session({"url": url, "headers": dict(headers or {}), "environment": {}})
 
 
-def list_tools_from_command(command_id: str) -> ToolList:
-    """The tools of a server over stdio, which is started and ended for this. Raises FetchError, InvalidTarget, FetchTimeout."""
-    chosen = allowed_command(command_id)
-    missing = [name for name in chosen["environment"] if name not in os.environ]
+def list_tools_from_command(command_id: str, tenant: str) -> ToolList:
+    """The tools of a server over stdio, which is started and ended for the tenant of this slug. Raises FetchError, InvalidTarget,
+    FetchTimeout."""
+    chosen = command_of(tenant, command_id)
+    missing = [name for name in chosen.environment if name not in os.environ]
     if missing:
         raise InvalidTarget(
             f"The MCP command {command_id} needs {', '.join(missing)} in the portal's environment."
         )
-    environment = {name: os.environ[name] for name in chosen["environment"]}
-    return _run_session({"command": chosen["command"], "headers": {}, "environment": environment})
+    environment = {name: os.environ[name] for name in chosen.environment}
+    return _run_session({"command": chosen.words, "headers": {}, "environment": environment})
 
 
 def _run_session(connection: dict[str, Any]) -> ToolList:

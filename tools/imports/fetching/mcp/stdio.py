@@ -10,7 +10,6 @@ import ctypes
 import os
 import re
 import signal
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -23,6 +22,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from tools.imports.fetching.mcp.account import acting_as, prepare_account, temporary_home
 from tools.imports.fetching.mcp.conversation import Conversation, SessionError, strip_lone_surrogates
 from tools.imports.formats.texts import one_line, without_controls
 
@@ -70,13 +70,22 @@ def _children() -> Iterator[int]:
 async def stdio(
     command: list[str], environment: dict[str, str], conversation: Conversation
 ) -> AsyncIterator[Streams]:
-    """The streams of a session with the server that `command` starts, in an empty folder. Raises SessionError."""
-    with tempfile.TemporaryDirectory(prefix="mcp-", ignore_cleanup_errors=True) as folder:
+    """The streams of a session with the server that `command` starts: as the account of commands, with these variables beside
+    PATH and LANG, and an empty folder as its home. Raises SessionError."""
+    account = prepare_account()
+    user, group = account or (None, None)
+    with temporary_home(account) as folder:
+        own = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        own |= {"HOME": folder, "TMPDIR": folder}
         try:
-            process = await anyio.open_process(command, env={**os.environ, **environment}, cwd=folder)
+            with acting_as(account):
+                process = await anyio.open_process(
+                    command, env={**own, **environment}, cwd=folder, user=user, group=group
+                )
         except (OSError, ValueError) as error:
             said = getattr(error, "strerror", None) or error
             raise SessionError(f"The server cannot be started: {said}.") from None
+        own_all_descendants()  # again, since a change of the account makes the system forget it
         incoming, incoming_receiver = anyio.create_memory_object_stream[SessionMessage | Exception]()
         outgoing_sender, outgoing = anyio.create_memory_object_stream[SessionMessage]()
         try:

@@ -12,8 +12,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from tools.imports.formats.json_schema import Piece, Schemas, piece_of
+from tools.imports.formats.openapi.forms import FormReader, takes_nothing
 from tools.imports.formats.openapi.parameters import (
     MAX_PARAMETER_NAME,
+    MAX_PARAMETERS,
     Input,
     serialization_of,
     variables_of,
@@ -23,27 +25,15 @@ from tools.imports.formats.schema_values import MAX_EXAMPLES, MAX_TEXT, as_writt
 from tools.imports.formats.specs import DocumentRefused, JsonObject, JsonValue, as_list, as_object
 from tools.imports.formats.texts import as_text, plain_text, truncate
 
-MAX_PARAMETERS = 1_000
 # What operations may have beyond so many each, all together: the same parameters by `$ref` count at every use.
 USUAL_PARAMETERS = 50
 MAX_MORE_PARAMETERS = 150_000
 _MAX_MEDIA_TYPES = 50
-_MAX_ALL_OF = 100
 _PLACES = {**{place: place for place in ("path", "query", "header", "cookie", "body")}, "formData": "form"}
 _MULTIPART, _URLENCODED = "multipart/form-data", "application/x-www-form-urlencoded"
 # From 3.0 on these headers belong to content, answers and security, and a parameter of that name is to be
 # ignored.
 _RESERVED_HEADERS = frozenset(("accept", "content-type", "authorization"))
-# Keywords of a form's schema that its fields do not carry.
-_CHOICES = ("oneOf", "anyOf")
-_OF_FORMS = (
-    "additionalProperties",
-    "patternProperties",
-    "not",
-    "if",
-    "dependentRequired",
-    "dependentSchemas",
-)
 _NO_CONTENT: JsonObject = {}
 _TEXT = piece_of({"type": "string"})
 _BYTES = piece_of({"type": "string", "format": "binary"})
@@ -65,11 +55,10 @@ class InputReader:
         self._resolver = resolver
         self._schemas = schemas
         self._swagger = swagger
-        # The fields of forms, and how many parameters were counted for them. Keyed by the identity of nodes of the document, which
-        # outlive this object: schema and encoding.
-        self._forms: dict[tuple[int, int], tuple[tuple[Input, ...], int]] = {}
+        self._forms = FormReader(resolver, schemas, self._count)
         # By the identity of a body's `content`: whether its media types have different schemas.
         self._other_schemas: dict[int, bool] = {}
+        self._bodies: dict[tuple[int, bool], tuple[JsonObject, str]] = {}
         self._of_operation = 0
         self._left = MAX_MORE_PARAMETERS
 
@@ -217,9 +206,7 @@ class InputReader:
         required = resolved.value.get("required") is True
         content = resolved.value.get("content")
         content = content if isinstance(content, dict) else _NO_CONTENT
-        media_types = list(islice(content, _MAX_MEDIA_TYPES))
-        body = _body(media_types, required=required)
-        media_type = _chosen(media_types)
+        body, media_type = self._body_of(content, required=required)
         media = content.get(media_type)
         if self._has_other_schemas(content, media_type):
             self._resolver.losses.note("the schemas of further media types of bodies", where)
@@ -227,13 +214,22 @@ class InputReader:
             self._resolver.warnings.add(f"{where}: no media type is given; any value is allowed.")
         media = as_object(media)
         if _base(media_type) in (_MULTIPART, _URLENCODED):
-            fields = self._fields(media.get("schema"), media.get("encoding"), where)
-            if fields or _takes_nothing(media.get("schema")):
+            fields = self._forms.fields(media.get("schema"), media.get("encoding"), where)
+            if fields or takes_nothing(media.get("schema")):
                 return fields, body
         piece = self._schemas.piece(media["schema"], where) if "schema" in media else _default(media_type)
         annotations = self._annotations(resolved._replace(value=media), piece, where)
         value = Input("body", "body", piece, annotations, required, {})
         return [value], body
+
+    def _body_of(self, content: JsonObject, *, required: bool) -> tuple[JsonObject, str]:
+        """What the metadata says of a body with this `content`, and which of its media types is read."""
+        found = self._bodies.get((id(content), required))
+        if found is None:
+            media_types = list(islice(content, _MAX_MEDIA_TYPES))
+            found = _body(media_types, required=required), _chosen(media_types)
+            self._bodies[id(content), required] = found
+        return found
 
     def _has_other_schemas(self, content: JsonObject, chosen: str) -> bool:
         found = self._other_schemas.get(id(content))
@@ -242,75 +238,6 @@ class InputReader:
             own = as_object(content.get(chosen)).get("schema")
             found = self._other_schemas[id(content)] = any(one != own for one in schemas)
         return found
-
-    def _fields(self, node: JsonValue, encoding: JsonValue, where: str) -> tuple[Input, ...]:
-        """The fields of a form: the properties of its schema, also where that is put together by `allOf`."""
-        key = id(node), id(encoding)
-        if found := self._forms.get(key):
-            fields, parameters = found
-            self._count(parameters)
-            return fields
-        properties: JsonObject = {}
-        required: set[JsonValue] = set()
-        only_answers: set[str] = set()
-        has_own = False
-        choices: dict[str, None] = {}
-        # Schemas, and whether they hold for sure.
-        waiting: list[tuple[JsonValue, bool]] = [(node, True)]
-        seen = parameters = 0
-        is_whole = True
-        while waiting and seen < _MAX_ALL_OF:
-            seen += 1
-            schema, is_certain = waiting.pop()
-            if isinstance(schema, dict) and isinstance(ref := schema.get("$ref"), str):
-                target = self._resolver.target(ref)
-                if target.problem:
-                    is_whole = False
-                    self._resolver.warnings.add(
-                        f"{where}: the reference '{truncate(ref, 200)}' {target.problem}."
-                    )
-                schema = target.value
-            if isinstance(schema, dict):
-                more = as_object(schema.get("properties"))
-                has_own = has_own or (is_certain and bool(more))
-                self._count(len(more))
-                parameters += len(more)
-                for name, field in more.items():
-                    properties.setdefault(name, field)
-                if self._schemas.one_way is not None:
-                    only_answers |= self._schemas.one_way.names(schema)
-                if is_certain:
-                    required.update(name for name in as_list(schema.get("required")) if isinstance(name, str))
-                for word in _CHOICES:
-                    waiting.extend((one, False) for one in reversed(as_list(schema.get(word))))
-                waiting.extend((one, is_certain) for one in reversed(as_list(schema.get("allOf"))))
-                choices |= dict.fromkeys(
-                    word for word in (*_CHOICES, *_OF_FORMS) if schema.get(word) not in (None, False, [], {})
-                )
-        if not has_own:  # as a whole it shows its choices
-            return ()
-        for word in choices:
-            self._resolver.losses.note(f"'{word}' of forms", where)
-        encodings = as_object(encoding)
-        fields = tuple(
-            Input(
-                "form",
-                name,
-                self._schemas.piece(schema, f"{where}: field '{name}'"),
-                {},
-                name in required,
-                serialization_of(encodings.get(name)),
-            )
-            for name, schema in islice(properties.items(), MAX_PARAMETERS)
-            if name and len(name) <= MAX_PARAMETER_NAME and name not in only_answers
-        )
-        if len(fields) < len(properties.keys() - only_answers):
-            self._resolver.losses.note(
-                "fields of forms, of which there are too many or whose names are too long", where
-            )
-        if is_whole:  # A warning names the operation, so a form that has one is read again.
-            self._forms[key] = fields, parameters
-        return fields
 
     def _annotations(self, resolved: Resolved, piece: Piece, where: str) -> JsonObject:
         """What an operation says about a value beside its schema: its description wins, examples fill a gap."""
@@ -386,9 +313,3 @@ def _default(media_type: str) -> Piece:
     if not base or is_json(base) or base == _URLENCODED:
         return _ANYTHING
     return _TEXT if base.startswith("text/") else _BYTES
-
-
-def _takes_nothing(schema: JsonValue) -> bool:
-    """Whether a form has no fields and says so, as generators write it for operations without a body."""
-    written = as_object(schema)
-    return written.get("additionalProperties") is False and not written.get("properties")

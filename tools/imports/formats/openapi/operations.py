@@ -189,7 +189,7 @@ class OperationReader:
             if not _SUCCESS.fullmatch(status):
                 continue
             resolved = self._resolver.resolved(responses[status], f"{where}: answer {status}")
-            node = self._answer_schema(resolved.value) if resolved else None
+            node = self._answer_schema(resolved.value, where) if resolved else None
             if node is not None:
                 fitted = self._output_budget.fit_schema(
                     self._answers.piece(node, f"{where}: answer {status}")
@@ -197,11 +197,15 @@ class OperationReader:
                 return fitted.schema or None, fitted.shortened
         return None, False
 
-    def _answer_schema(self, response: JsonObject) -> JsonValue:
+    def _answer_schema(self, response: JsonObject, where: str) -> JsonValue:
         if self._swagger:
+            if response.get("examples"):
+                self._resolver.losses.note("examples of answers", where)
             return response.get("schema")
         for media_type, media in islice(as_object(response.get("content")).items(), _MAX_WORDS):
             if (is_json(media_type) or media_type == "*/*") and isinstance(media, dict):
+                if media.get("example") is not None or media.get("examples"):
+                    self._resolver.losses.note("examples of answers", where)
                 return media.get("schema")
         return None
 

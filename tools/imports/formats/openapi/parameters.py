@@ -10,6 +10,7 @@ from tools.imports.formats.json_schema import Piece
 from tools.imports.formats.specs import JsonObject, JsonValue, as_object
 from tools.imports.formats.texts import truncate
 
+MAX_PARAMETERS = 1_000
 MAX_PARAMETER_NAME = 200
 _SERIALIZATION: dict[str, type] = {
     "style": str,
@@ -22,7 +23,7 @@ _SERIALIZATION: dict[str, type] = {
 _VARIABLE = re.compile(r"\{((?:[^{}/?#]|\{[^{}]*\})+)\}")
 # What others write around a variable's name: {key+} of API Gateway, {*path} of Spring and ASP.NET, {+name} and {list*} of
 # RFC 6570, {id:int} and {id=5} of routers.
-_DRESS = re.compile(r"[+.;&*]*(?P<name>[^:=]*?)[+*]*(?:[:=].*)?")
+_BEFORE, _AFTER, _TYPE = "+.;&*", "+*", re.compile("[:=]")
 _LIST = re.compile(r"[^:=()\[\]{}]+")
 
 
@@ -56,5 +57,5 @@ def variables_of(path: str, declared: set[str]) -> Iterator[tuple[str, str]]:
     for written in dict.fromkeys(_VARIABLE.findall(path)):
         is_list = written not in declared and _LIST.fullmatch(written)
         for part in written.split(",") if is_list else [written]:
-            dressed = _DRESS.fullmatch(part)
-            yield part, (dressed["name"] if dressed else part).strip() or part
+            name = _TYPE.split(part.lstrip(_BEFORE), maxsplit=1)[0].rstrip(_AFTER)
+            yield part, name.strip() or part

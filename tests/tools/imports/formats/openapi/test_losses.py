@@ -213,3 +213,31 @@ def test_every_keyword_of_a_real_document_is_carried_over_or_named_SYN_1(name: s
 def test_nothing_is_told_of_a_document_that_is_carried_over_whole_SYN_1() -> None:
     assert not case("55", "crates.yaml").warnings
     assert by_name(case("55", "crates.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("version", "answer"),
+    [
+        ("2.0", {"schema": OBJECT, "examples": {JSON: {"a": "x"}}}),
+        ("3.0.3", {"content": {JSON: {"schema": OBJECT, "example": {"a": "x"}}}}),
+        ("3.1.0", {"content": {JSON: {"schema": OBJECT, "examples": {"one": {"value": {"a": "x"}}}}}}),
+    ],
+)
+def test_examples_of_answers_are_named_since_a_tool_does_not_show_them_SYN_1(
+    version: str, answer: Any
+) -> None:
+    responses = {"200": {"description": "ok", **answer}}
+    found = parsed({"/x": {"get": {"summary": "X", "responses": responses}}}, version=version)
+    assert "Not carried over: examples of answers: 1 (/x@get)." in found.warnings
+    responses["200"] = {"description": "ok"}
+    assert not parsed({"/x": {"get": {"summary": "X", "responses": responses}}}, version=version).warnings
+
+
+def test_a_discriminator_of_an_answer_is_named_SYN_1() -> None:
+    schema = {
+        "oneOf": [OBJECT, {"type": "string"}],
+        "discriminator": {"propertyName": "a", "mapping": {"x": "#/x"}},
+    }
+    responses = {"200": {"description": "ok", "content": {JSON: {"schema": schema}}}}
+    found = parsed({"/x": {"get": {"summary": "X", "responses": responses}}})
+    assert told(found, "Not carried over", "'discriminator'", "/x@get")

@@ -1,0 +1,89 @@
+"""What Django's admin tells of users: who is a member of the tenant, and not which other user names exist (S21)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from portal.tenancy.models import Tenant
+from tests.support.clients import join, sign_in
+
+USERS = "/admin/auth/user/"
+NEW, OLD = "a new password of length", "an old password of length"
+
+
+@pytest.fixture
+def superuser(tenant: Tenant, settings: Any) -> Client:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # fast
+    user = User.objects.create_superuser("root")
+    join(tenant, user, "admin")
+    return sign_in(tenant, user)
+
+
+def add(client: Client, name: str) -> list[Any]:
+    """What is answered, without the name itself and what differs in any two answers."""
+    form = {"username": name, "usable_password": "true", "password1": NEW, "password2": NEW}
+    answer = client.post(f"{USERS}add/", form)
+    shown = client.get(answer["Location"]).content.decode() + client.get("/admin/").content.decode()
+    same = re.sub(r'nonce-\S+|value="\w{64}"|"csrfToken": "\w+"', "", shown)
+    assert "You can now invite" in same
+    return [answer.status_code, *(text.replace(name, "NAME") for text in (answer["Location"], same))]
+
+
+def test_adding_a_user_tells_nobody_whether_the_name_is_taken_S21(superuser: Client) -> None:
+    somebody = User.objects.create_user("somebody", password=OLD)
+    User.objects.create_user("Somebody-Else", password=OLD)
+    said = []
+    for name in ("somebody", "somebody-else", "nobody-yet"):
+        said.append(add(superuser, name))
+        User.objects.get(username="root").logentry_set.all().delete()
+    assert said[0] == said[1] == said[2]
+    somebody.refresh_from_db()
+    assert somebody.check_password(OLD)
+    assert User.objects.get(username="nobody-yet").check_password(NEW)
+    assert not User.objects.filter(username="somebody-else").exists()
+
+
+def test_the_users_of_the_admin_are_the_members_of_the_tenant_S21(
+    tenant: Tenant, make_tenant: Callable[..., Tenant], superuser: Client
+) -> None:
+    member, stranger = User.objects.create_user("member"), User.objects.create_user("stranger")
+    join(tenant, member, "viewer")
+    join(make_tenant(), stranger, "viewer")
+    shown = superuser.get(USERS).content.decode()
+    assert "member" in shown
+    assert "stranger" not in shown
+    for page in ("change", "password", "history"):
+        unknown = superuser.get(f"{USERS}0/{page}/", follow=True).status_code
+        assert superuser.get(f"{USERS}{stranger.pk}/{page}/", follow=True).status_code == unknown
+    assert superuser.get(f"{USERS}{member.pk}/password/").status_code == 200
+    assert superuser.get(f"{USERS}{member.pk}/delete/").status_code == 403
+
+
+def test_a_user_is_not_renamed_to_find_out_which_names_are_taken_S21(
+    tenant: Tenant, superuser: Client
+) -> None:
+    User.objects.create_user("somebody")
+    member = User.objects.create_user("member")
+    join(tenant, member, "viewer")
+    form = {"username": "somebody", "email": "m@example.com", "is_active": "on"}
+    joined = {"date_joined_0": "2026-11-29", "date_joined_1": "09:00:00"}
+    assert superuser.post(f"{USERS}{member.pk}/change/", {**form, **joined}).status_code == 302
+    member.refresh_from_db()
+    assert (member.username, member.email) == ("member", "m@example.com")
+
+
+@pytest.mark.parametrize("role", ["admin", "viewer"])
+def test_only_superusers_who_are_admins_of_the_tenant_see_its_users_S21(tenant: Tenant, role: str) -> None:
+    person = User.objects.create_user("staff", is_staff=True, is_superuser=role == "viewer")
+    person.user_permissions.set(Permission.objects.filter(content_type__app_label="auth"))
+    join(tenant, person, role)
+    client = sign_in(tenant, person)
+    for path in (USERS, f"{USERS}add/", f"{USERS}{person.pk}/password/"):
+        assert client.get(path).status_code in {302, 403}
+        assert client.get(path, follow=True).redirect_chain in ([], [("/admin/", 302)])
