@@ -200,10 +200,11 @@ def save(portal: Stack, key: str) -> dict[str, float]:
         port: int = free.getsockname()[1]
     original = portal.port
     portal.port = port
-    off_process = portal.processes.pop("web")
-    portal.start("web", EMBEDDING_PROVIDER="disabled", PORT=str(port))
-    portal.processes["web-off"] = portal.processes.pop("web")
-    portal.processes["web"], portal.port = off_process, original
+    running, portal.processes = portal.processes, {}
+    socket_of_off = portal.environment["WEB_SOCKET"] + ".off"
+    portal.start("web", EMBEDDING_PROVIDER="disabled", PORT=str(port), WEB_SOCKET=socket_of_off)
+    portal.processes = running | {f"{name}-off": process for name, process in portal.processes.items()}
+    portal.port = original
     off = Client(port, key)
     rows = ok(on.call("GET", "/api/v1/tools?limit=2"))["results"]
     state = {id(client): dict(row) for client, row in zip((on, off), rows, strict=True)}

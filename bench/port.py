@@ -107,8 +107,9 @@ def start_bare(portal: Stack) -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
-    command = [sys.executable, "-m", "gunicorn", "portal.wsgi", "-c", "portal/gunicorn.py"]
-    portal.spawn("bare", command, PORTAL_DB_ROLE="app", PORT=str(port))
+    bind = f"127.0.0.1:{port}"
+    command = [sys.executable, "-m", "gunicorn", "portal.wsgi", "-c", "portal/gunicorn.py", "--bind", bind]
+    portal.spawn("bare", command, PORTAL_DB_ROLE="app")
     portal.await_port(port)
     return port
 

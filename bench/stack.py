@@ -55,10 +55,12 @@ class Stack:
         return key
 
     def start(self, name: str, **environment: str) -> None:
-        """Starts one of the product's processes (`web`, `embeddings`, …)."""
+        """Starts one of the product's processes (`embeddings`, …), and with `web` the proxy before it."""
         process = COMMANDS[name]
-        command = [sys.executable, *process.command[1:]]
-        self.spawn(name, command, PORTAL_DB_ROLE=process.role, **environment)
+        role = {"PORTAL_DB_ROLE": process.role} if process.role else {}
+        self.spawn(name, [sys.executable, *process.command[1:]], **role, **environment)
+        if name == "web" and "proxy" not in self.processes:
+            self.start("proxy", **environment)
         if name == "web":
             self.await_port(self.port)
 
@@ -73,6 +75,8 @@ class Stack:
         )
 
     def stop(self, name: str) -> None:
+        if name == "web":
+            self.stop("proxy")
         process = self.processes.pop(name)
         process.terminate()
         try:
@@ -135,13 +139,14 @@ def stack(*, is_migrated: bool = False, **environment: str) -> Iterator[Stack]:
     database which DATABASE_URL names is ready, as that of a test is."""
     with ExitStack() as cleanup:
         urls = {}
+        folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="portal-bench-"))
         if "DATABASE_URL" not in os.environ:
-            folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="portal-bench-"))
             urls = cleanup.enter_context(start(folder)).urls
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        made = Stack({**os.environ, **urls, "PORT": str(port), **environment}, port)
+        web = {"PORT": str(port), "WEB_SOCKET": f"{folder}/web.sock"}
+        made = Stack({**os.environ, **urls, **web, **environment}, port)
         made.environment.pop("PORTAL_DB_ROLE", None)
         if not is_migrated:
             made.manage("create_logins")
@@ -149,5 +154,5 @@ def stack(*, is_migrated: bool = False, **environment: str) -> Iterator[Stack]:
         try:
             yield made
         finally:
-            for name in list(made.processes):
-                made.stop(name)
+            while made.processes:
+                made.stop("web" if "web" in made.processes else next(iter(made.processes)))

@@ -1,7 +1,7 @@
 """Gunicorn's settings: prefork `sync` workers: one a core, because a search is one core's work from start to end, and one for imports.
 
-They answer the proxy (portal/proxy), which starts them on a Unix socket and hands them whole requests. Alone they would wait for
-every client that is slow to send or to read.
+They answer the proxy (portal/Caddyfile) on a Unix socket, and get whole requests from it. Alone they would wait for every client
+that is slow to send or to read.
 
 The application is imported once, before the fork; database pools, the model's session and all threads are made after
 it, in each worker.
@@ -21,11 +21,11 @@ from django.conf import settings
 
 # The most there is: a question of 2,000 characters stands in the address of GET search.
 limit_request_line = 8190
-bind = f"{settings.HOST}:{settings.PORT}"
+bind = f"unix:{settings.WEB_SOCKET}"
 workers = settings.WEB_CONCURRENCY
 worker_class = "sync"
 preload_app = True
-# On a Unix socket gunicorn trusts these of its peer; ours passes on what clients send.
+# On a Unix socket gunicorn trusts these of its peer, and ours passes on what clients send.
 forwarder_headers = ""
 secure_scheme_headers: dict[str, str] = {}
 # An upload of 20 MB is parsed within a minute, and an MCP server that a page asks may need its own time before.

@@ -19,26 +19,27 @@ LOGIN_OF_ROLE = {"app": "DATABASE_URL", "worker": "DATABASE_WORKER_URL", "admin"
 class Process:
     """One process; `python` as the first word stands for the interpreter that runs the portal.
 
-    Processes of one `stage` are stopped together, the lower stages first.
+    One without a `role` has no login of the database. Processes of one `stage` are stopped together, the lower stages first.
     """
 
     name: str
     command: tuple[str, ...]
-    role: str
+    role: str | None
     stage: int = 0
 
 
 def environment_of(process: Process, given: Mapping[str, str]) -> dict[str, str]:
     """The environment of a process: of the database logins it gets that of its role alone."""
-    own = LOGIN_OF_ROLE[process.role]
+    own = LOGIN_OF_ROLE.get(process.role or "")
     kept = {name: value for name, value in given.items() if name == own or name not in LOGIN_OF_ROLE.values()}
-    return {**kept, "PORTAL_DB_ROLE": process.role}
+    return {**kept, "PORTAL_DB_ROLE": process.role} if process.role else kept
 
 
 PREPARE = Process("migrate", ("python", "-m", "portal.ops.prepare"), role="admin")
 # In the order of their stages: the web stops first, so that nothing new comes in.
 PROCESSES = (
-    Process("web", ("python", "-m", "portal.proxy"), role="app"),
+    Process("proxy", ("python", "-m", "portal.proxy"), role=None),
+    Process("web", ("python", "-m", "gunicorn", "portal.wsgi", "-c", "portal/gunicorn.py"), role="app"),
     Process(
         "embeddings",
         (*CELERY, "worker", "-Q", "embeddings", "-P", "solo", "-n", "embeddings@%h", *QUIET),

@@ -13,6 +13,7 @@ import os
 
 import pghistory
 from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
 
 from portal import api_settings, env
 
@@ -33,9 +34,14 @@ CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", "",
 BEHIND_TLS = env.flag("BEHIND_TLS", default=False, replaces="COOKIES_SECURE",
     meaning="On where a proxy ends TLS and sets `X-Forwarded-Proto`: `__Host-` cookies over HTTPS only, HSTS, redirects to HTTPS.")
 HOST = env.text("HOST", "127.0.0.1",
-    meaning="Address that the web server listens on.")
+    meaning="Address that the portal's proxy listens on.")
 PORT = env.integer("PORT", 8000, low=1, high=65_535,
-    meaning="Port that the web server listens on.")
+    meaning="Port that the portal's proxy listens on.")
+WEB_SOCKET = env.text("WEB_SOCKET", ".portal/web.sock",
+    meaning="Unix socket where the web answers the portal's proxy. `make up` chooses one itself.")
+TRUSTED_PROXIES = env.words("TRUSTED_PROXIES", "",
+    meaning="Addresses or networks of proxies before the portal's own, such as `10.0.0.7,172.16.0.0/12`. `X-Forwarded-For` and "
+            "`X-Forwarded-Proto` are believed from these alone. `BEHIND_TLS` needs them.")
 WEB_CONCURRENCY = env.integer("WEB_CONCURRENCY", max(3, len(os.sched_getaffinity(0)) + 1), low=1, high=1000,
     default_rule="one a core and one more, at least 3",
     meaning="Processes of the web. All but one of them may read documents and ask MCP servers at a time, and no tenant has all of "
@@ -202,8 +208,6 @@ MCP_SECONDS = env.number("MCP_SECONDS", 60, low=1, high=600,
 env.section("Requests")
 DATA_UPLOAD_MAX_MEMORY_SIZE = env.integer("REQUEST_MAX_BYTES", 1_000_000, low=10_000, high=100_000_000,
     meaning="Bytes of a request's body, at most, documents apart.")
-TRUSTED_PROXIES = env.integer("TRUSTED_PROXIES", 0, low=0, high=10,
-    meaning="Proxies before the portal that append to X-Forwarded-For; wrong passwords are counted by the address they give (S7).")
 # fmt: on
 
 # --- Django ---------------------------------------------------------------------------------------------------------
@@ -364,6 +368,10 @@ CONTENT_SECURITY_POLICY = {
 }
 # Django's defaults do the rest: cookies are HttpOnly or SameSite=Lax, no page may be framed.
 if BEHIND_TLS:
+    if not TRUSTED_PROXIES:
+        raise ImproperlyConfigured(
+            "BEHIND_TLS needs TRUSTED_PROXIES, the address of the proxy that ends TLS, such as 10.0.0.7 or 172.16.0.0/12."
+        )
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = True
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
@@ -375,7 +383,7 @@ MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
 ]
-AUTHENTICATION_BACKENDS = ["portal.http.sign_in.ThrottledBackend"]
+AUTHENTICATION_BACKENDS = ["portal.http.sign_in_throttle.ThrottledBackend"]
 
 LOGGING = {
     "version": 1,

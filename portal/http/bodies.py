@@ -26,8 +26,10 @@ from portal.http.problems import Problem, problem_answer
 MAX_DEPTH = 100
 # A document comes in a form, whose own lines and fields take some room.
 _FORM_BYTES = 100_000
-# The proxy's question and its answer (portal/proxy/workers.py).
-LENGTH_HEADER, LIMIT_HEADER = "X-Body-Length", "X-Body-Limit"
+ANONYMOUS_MAX_BYTES = 100_000
+"""The most that somebody without a session or a key may send. portal/Caddyfile has the same number."""
+LENGTH_HEADER, METHOD_HEADER = "X-Body-Length", "X-Forwarded-Method"
+"""How the proxy asks whether a body may be received (portal/Caddyfile)."""
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -76,11 +78,10 @@ class DocumentForm(MultiPartParser):
 
 
 class BodyLimitMiddleware:
-    """Refuses a request by the length of its body, before that is read: the route's bound, and for what is longer than
-    REQUEST_MAX_BYTES a visitor who has signed in, or a key.
+    """Refuses a request by the length of its body, before that is read: what is longer than the route's bound, and of strangers
+    what is longer than ANONYMOUS_MAX_BYTES. A body in chunks, which does not say its length, is refused as well.
 
-    The proxy asks with X-Body-Length before it receives more than REQUEST_MAX_BYTES, and gets the bound or the refusal. So the
-    right to send a large body is checked here alone, by declared lengths and by those that grow while they are read.
+    Before the proxy receives more than ANONYMOUS_MAX_BYTES it asks with X-Body-Length, and gets 204 or the refusal.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -88,33 +89,39 @@ class BodyLimitMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         asked = request.headers.get(LENGTH_HEADER, "")
-        length = int(asked) if asked.isdecimal() else int(request.META.get("CONTENT_LENGTH") or 0)
-        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        if length > limit and takes_document(request):
-            limit = settings.DOCUMENT_MAX_BYTES + _FORM_BYTES
+        method = request.headers.get(METHOD_HEADER, "") if asked else request.method
+        length = int(asked or request.META.get("CONTENT_LENGTH") or 0)
         is_api = request.path.startswith("/api/")
         try:
-            if length > limit:
-                raise too_large(settings.DOCUMENT_MAX_BYTES if takes_document(request) else limit)
-            if length > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+            _require_within_bound(request, method, length)
+            if length > ANONYMOUS_MAX_BYTES:
                 _require_known_sender(request, is_api=is_api)
         except Problem as problem:
             if is_api:
                 return problem_answer(problem, request)
             raise RequestDataTooBig(str(problem.detail)) from None
-        if asked:
-            return HttpResponse(status=204, headers={LIMIT_HEADER: str(limit)})
-        return self.get_response(request)
+        return HttpResponse(status=204) if asked else self.get_response(request)
 
 
 def takes_document(request: HttpRequest) -> bool:
-    """Whether a document may be sent there: to a POST of a view with DocumentForm, or of a page that says so."""
+    """Whether a document may be posted there: to a view with DocumentForm, or to a page that says so."""
     try:
         view: Any = resolve(request.path_info).func
     except Resolver404:
         return False
     parsers = getattr(getattr(view, "cls", None), "parser_classes", ())
-    return request.method == "POST" and (DocumentForm in parsers or getattr(view, "takes_document", False))
+    return DocumentForm in parsers or getattr(view, "takes_document", False)
+
+
+def _require_within_bound(request: HttpRequest, method: str | None, length: int) -> None:
+    """Raises Problem 413."""
+    if "Transfer-Encoding" in request.headers:
+        raise Problem(413, "The body comes in chunks, without its length (Content-Length). Nothing was done.")
+    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    if length > limit and method == "POST" and takes_document(request):
+        limit, length = settings.DOCUMENT_MAX_BYTES, length - _FORM_BYTES
+    if length > limit:
+        raise too_large(limit)
 
 
 def _require_known_sender(request: HttpRequest, *, is_api: bool) -> None:
@@ -123,7 +130,7 @@ def _require_known_sender(request: HttpRequest, *, is_api: bool) -> None:
         authenticate_key(request.headers.get("Authorization", ""))
     elif not request.user.is_authenticated:
         raise PermissionDenied(
-            "Your session has ended, and the file was not received. Go back to the form, sign in in another tab, and send it again."
+            "Your session has ended, and what you sent was not received. Go back to the form, sign in in another tab, and send it again."
         )
 
 

@@ -48,10 +48,13 @@ def running_portal(tmp_path_factory: pytest.TempPathFactory, django_db_blocker: 
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        with portal.process(
-            "-m", "portal.proxy",
-            role="app", env={"HOST": "127.0.0.1", "PORT": str(port), "WEB_CONCURRENCY": "1"},
-        ):  # fmt: skip
+        web = {"WEB_CONCURRENCY": "1", "WEB_SOCKET": f"{folder}/web.sock"}
+        with (
+            portal.process("-m", "gunicorn", "portal.wsgi", "-c", "portal/gunicorn.py", role="app", env=web),
+            portal.process(
+                "-m", "portal.proxy", role="app", env=web | {"HOST": "127.0.0.1", "PORT": str(port)}
+            ),
+        ):
             portal.tenant_id = portal.rows("SELECT id FROM tenancy_tenant")[0]["id"]
             with login("DATABASE_URL", url=servers.urls["DATABASE_URL"]), tenant_context(portal.tenant_id):
                 _, key = create_api_key(name="faults", scopes=Scope.values)

@@ -12,6 +12,7 @@ import yaml
 
 from portal.embedded import ROOT
 from portal.processes import PREPARE, PROCESSES
+from portal.proxy import SETTINGS
 
 COMPOSE = ROOT / "docker-compose.yml"
 SECRETS = (
@@ -21,7 +22,8 @@ SECRETS = (
     "PORTAL_BROKER_PASSWORD",
     "SECRET_KEY",
 )
-DATABASE_OF_ROLE = {
+DATABASE_OF_ROLE: dict[str | None, set[str]] = {
+    None: set(),
     "app": {"DATABASE_URL"},
     "worker": {"DATABASE_WORKER_URL"},
     "admin": {"DATABASE_URL", "DATABASE_WORKER_URL", "DATABASE_ADMIN_URL"},
@@ -38,9 +40,16 @@ def services() -> dict[str, Any]:
 def test_commands_and_roles_are_those_of_make_up(services: dict[str, Any], process: Any) -> None:
     service = services[process.name]
     assert tuple(service["command"]) == process.command
-    assert service["environment"]["PORTAL_DB_ROLE"] == process.role
+    assert service["environment"].get("PORTAL_DB_ROLE") == process.role
     given = {name for name in service["environment"] if name.startswith("DATABASE")}
     assert given == DATABASE_OF_ROLE[process.role], "a service gets the logins of its role and no other"
+
+
+def test_the_proxy_gets_its_own_settings_and_no_secret_S19(services: dict[str, Any]) -> None:
+    proxy, web = services["proxy"], services["web"]
+    assert set(proxy["environment"]) <= set(SETTINGS)
+    assert proxy["environment"]["WEB_SOCKET"] == web["environment"]["WEB_SOCKET"]
+    assert proxy["volumes"] == web["volumes"]
 
 
 def test_nothing_else_runs_but_the_servers(services: dict[str, Any]) -> None:
@@ -79,7 +88,7 @@ def test_no_secret_has_a_value_of_its_own() -> None:
 def test_broker_and_cache_are_two_databases_of_a_server_that_evicts_only_what_expires(
     services: dict[str, Any],
 ) -> None:
-    for process in (PREPARE, *PROCESSES):
+    for process in (one for one in (PREPARE, *PROCESSES) if one.role):
         environment = services[process.name]["environment"]
         assert environment["BROKER_URL"].endswith("@redis:6379/0")
         assert environment["CACHE_URL"].endswith("@redis:6379/1")
@@ -88,7 +97,7 @@ def test_broker_and_cache_are_two_databases_of_a_server_that_evicts_only_what_ex
 
 def test_the_web_is_published_on_loopback_only(services: dict[str, Any]) -> None:
     published = {name: service["ports"] for name, service in services.items() if "ports" in service}
-    assert published == {"web": ["127.0.0.1:${PORT:-8000}:8000"]}
+    assert published == {"proxy": ["127.0.0.1:${PORT:-8000}:8000"]}
 
 
 def test_composes_own_client_accepts_it() -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from urllib.parse import quote_plus
 
-from django.conf import settings
 from django.http import HttpRequest
 
+from portal.http.bodies import ANONYMOUS_MAX_BYTES
 from portal.tenancy.middleware import FORM_FIELD, tenants_of_form
 from tools.web.shell.addresses import local_address
 from tools.web.shell.forms import without_credentials
@@ -20,10 +21,8 @@ FIELD = "kept"
 # Written by the page, not by its visitor; Django's admin begins its own names with an underscore.
 _OF_THE_PAGE = {"csrfmiddlewaretoken", "next", "version", "seen", FIELD, FORM_FIELD}
 _SECRET = re.compile("password|secret", re.IGNORECASE)
-# A form encodes a byte of JSON in up to three.
-_ENCODED = 3
-# What the login's form holds besides.
-_OTHER_FIELDS = 8_000
+# The login's form, which holds some fields besides, is sent by somebody who has not signed in yet.
+_MAX_BYTES = ANONYMOUS_MAX_BYTES - 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,7 @@ def kept_of(request: HttpRequest) -> Kept:
     ]
     fields += [(FORM_FIELD, tenant) for tenant in sorted(tenants_of_form(request))]
     kept = Kept(request.get_full_path(), fields)
-    length = _ENCODED * len(str(kept).encode(errors="replace")) + _OTHER_FIELDS
-    if length < settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+    if len(quote_plus(str(kept), errors="replace")) < _MAX_BYTES:
         return kept
     return Kept(kept.address, [], is_whole=False)
 

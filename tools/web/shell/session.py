@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
-from portal.http.sign_in import Attempt, SignInRefused
+from portal.http.sign_in_throttle import SignInRefused, begin_attempt
 from portal.tenancy.middleware import work_in
 from tools.web.shell.access import TenantRequest, member_page, to_login
 from tools.web.shell.addresses import next_url
@@ -104,7 +104,7 @@ class _PasswordForm(PasswordChangeForm):
             field.widget.attrs["class"] = "form-control"
 
     def clean_old_password(self) -> str:
-        attempt = Attempt(self.user.get_username(), self._request)
+        attempt = begin_attempt(self.user.get_username(), self._request)
         password = super().clean_old_password()
         attempt.succeeded()
         return password

@@ -74,7 +74,8 @@ def test_beside_300_silent_and_300_dripping_connections_and_50_slow_readers_the_
 
 
 def test_gunicorns_workers_alone_notice_two_silent_connections_S19(portal: Stack) -> None:
-    command = [sys.executable, "-m", "gunicorn", "portal.wsgi", "-c", "portal/gunicorn.py"]
+    bind = f"127.0.0.1:{portal.port}"
+    command = [sys.executable, "-m", "gunicorn", "portal.wsgi", "-c", "portal/gunicorn.py", "--bind", bind]
     portal.spawn("bare", command, PORTAL_DB_ROLE="app")
     portal.await_port(portal.port)
     try:

@@ -12,6 +12,7 @@ import ipaddress
 import logging
 import math
 import unicodedata
+from http import HTTPStatus
 from typing import Any
 
 import redis
@@ -21,6 +22,8 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 
 from portal.http.rate_limits import script
+from portal.http.sign_ins import record_sign_in
+from portal.tenancy.models import SignInOutcome
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +95,16 @@ class Attempt:
             ) from error
 
 
+def begin_attempt(username: str, request: HttpRequest | None) -> Attempt:
+    """An attempt that may go on. Raises SignInRefused; one of too many stands among the sign-ins."""
+    try:
+        return Attempt(username, request)
+    except SignInRefused as refused:
+        if refused.status == HTTPStatus.TOO_MANY_REQUESTS:
+            record_sign_in(username, SignInOutcome.THROTTLED, request)
+        raise
+
+
 class ThrottledBackend(ModelBackend):
     """Django's accounts, with bounds on how often a password may be tried, wherever one is asked for."""
 
@@ -105,7 +118,7 @@ class ThrottledBackend(ModelBackend):
         """Raises SignInRefused."""
         if username is None or password is None:
             return None
-        attempt = Attempt(username, request)
+        attempt = begin_attempt(username, request)
         user = super().authenticate(request, username, password, **kwargs)
         if user is not None:
             attempt.succeeded()
@@ -113,15 +126,8 @@ class ThrottledBackend(ModelBackend):
 
 
 def client_network(request: HttpRequest | None) -> str:
-    """The address that a request comes from, of IPv6 its /64; "" if unknown. The proxy appends its peer to X-Forwarded-For, and so
-    does each trusted one before it: what stands further left may be invented."""
-    if request is None:
-        return ""
-    forwarded = [
-        part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",") if part.strip()
-    ]
-    nearest = forwarded[-1 - settings.TRUSTED_PROXIES :]
-    text = nearest[0] if nearest else request.META.get("REMOTE_ADDR", "")
+    """The address that a request comes from, of IPv6 its /64; "" if unknown."""
+    text = request.META.get("REMOTE_ADDR", "") if request else ""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
