@@ -19,10 +19,12 @@ COMMAND = ("caddy", "run", "--config", str(CADDYFILE), "--adapter", "caddyfile")
 
 
 def environment() -> dict[str, str]:
-    """What Caddy gets of this process's environment. It keeps no files; HOME is asked for and stays unused."""
+    """What Caddy gets of this process's environment. Its storage, in which it only ever looks for certificates to renew, lies beside
+    the web's socket."""
     own = {name: value for name in SETTINGS if (value := os.environ.get(name))}
     own["TRUSTED_PROXIES"] = own.get("TRUSTED_PROXIES", "").replace(",", " ")
-    return own | {"HOME": "/nonexistent"}
+    folder = Path(own.get("WEB_SOCKET", ".portal/web.sock")).parent
+    return own | {"HOME": str(folder.absolute())}
 
 
 def main() -> None:
