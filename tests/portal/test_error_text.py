@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 from django.apps import apps
+from django.core.management import call_command
 from django.db import models
 
 from portal.error_text import ERROR_LENGTH, ErrorField, shorten
@@ -61,3 +64,23 @@ def test_a_long_error_of_a_server_a_source_or_a_job_is_stored_short_S8(
     assert stored == [shorten(LONG)] * 4
     assert (len(shorten(LONG)) <= ERROR_LENGTH, shorten(LONG)[-1]) == (True, "…")
     assert shorten("x" * ERROR_LENGTH) == "x" * ERROR_LENGTH
+
+
+def test_an_upgrade_cuts_the_errors_that_are_longer_S8(
+    db: None, admin_database: psycopg.Connection[Any], make_tenant: Callable[..., Tenant]
+) -> None:
+    call_command("sqlmigrate", "tools", "0016", stdout=(statements := io.StringIO()))
+    tenant = make_tenant()
+    with admin_database.transaction(force_rollback=True):
+        admin_database.execute("ALTER TABLE tools_mcpserver ALTER last_error TYPE text")
+        admin_database.execute(
+            "INSERT INTO tools_mcpserver (id, tenant_id, slug, title, url, command_id, headers, health, last_error) "
+            "VALUES (gen_random_uuid(), %s, 's', '', 'https://x.example/', '', '{}', 'failing', repeat('no ', 5000))",
+            [tenant.pk],
+        )
+        admin_database.execute("SET CONSTRAINTS ALL IMMEDIATE")  # as if it were committed
+        admin_database.execute(statements.getvalue().replace("BEGIN;", "").replace("COMMIT;", ""))
+        row = admin_database.execute(
+            "SELECT length(last_error) FROM tools_mcpserver WHERE tenant_id = %s", [tenant.pk]
+        )
+        assert row.fetchone() == (ERROR_LENGTH,)
