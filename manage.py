@@ -18,6 +18,7 @@ ADMIN_COMMANDS = {
     "makemigrations",
     "migrate",
     "prepare_database",
+    "revoke_api_key",
     "rotate_api_key",
     "showmigrations",
     "sqlmigrate",

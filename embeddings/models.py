@@ -27,6 +27,7 @@ from django.db.models.functions import Now
 from django.db.models.lookups import Exact, GreaterThanOrEqual, LessThanOrEqual
 from pgvector.django import VectorField
 
+from portal.error_text import ErrorField
 from portal.tenancy.models import TenantModel
 
 DIMENSION = 384
@@ -63,7 +64,7 @@ class EmbeddingTask(TenantModel):
     )  # counted when claimed, so that a row that kills its worker counts too
     next_attempt_at = models.DateTimeField(db_default=Now())
     claim_id = models.UUIDField(null=True, blank=True)  # the fence: every newer request clears it
-    last_error = models.CharField(max_length=500, blank=True, default="")
+    last_error = ErrorField(blank=True, default="")
     wanted_at = models.DateTimeField(db_default=Now())  # time of the newest request
     # The tag of the job that enqueued it (queue/job_tasks.py), until a newer request does. No foreign key: the job's row may be
     # deleted first.
@@ -161,7 +162,7 @@ class EntityEmbedding(TenantModel):
     model = models.CharField(max_length=200)
     dimension = models.SmallIntegerField(default=DIMENSION)
     truncated = models.BooleanField(default=False)  # the model did not read all of the text
-    error = models.CharField(max_length=500, blank=True, default="")
+    error = ErrorField(blank=True, default="")
     embedded_at = models.DateTimeField(null=True, blank=True)
 
     class Meta(TenantModel.Meta):

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from portal.processes import LOGIN_OF_ROLE
+from portal.processes import without_other_logins
 
 ROOT = Path(__file__).resolve().parent.parent
 STATE = ROOT / ".portal"
@@ -68,10 +68,7 @@ def _generated() -> dict[str, str]:
         values: dict[str, str] = json.loads((STATE / "services.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
-    # The file has the logins of all roles; a process keeps that of its own, and the owner's process has to set them all.
-    role = os.environ.get("PORTAL_DB_ROLE") or "app"
-    others = set() if role == "admin" else {login for of, login in LOGIN_OF_ROLE.items() if of != role}
-    return {name: value for name, value in values.items() if name not in others}
+    return without_other_logins(os.environ.get("PORTAL_DB_ROLE") or "app", values)
 
 
 GENERATED = _generated()

@@ -12,7 +12,7 @@ CELERY = ("python", "-m", "celery", "--quiet", "-A", "portal")
 # Workers need neither gossip nor mingle: they share nothing, and both cost seconds at the start.
 QUIET = ("--without-gossip", "--without-mingle", "--loglevel", "INFO")
 LOGIN_OF_ROLE = {"app": "DATABASE_URL", "worker": "DATABASE_WORKER_URL", "admin": "DATABASE_ADMIN_URL"}
-"""The variable with the one database login that a role needs."""
+"""The variable with a role's own database login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,15 @@ class Process:
     stage: int = 0
 
 
+def without_other_logins(role: str, given: Mapping[str, str]) -> dict[str, str]:
+    """The variables without the database logins of other roles. The owner keeps all, since it sets the passwords of the others."""
+    others = set() if role == "admin" else set(LOGIN_OF_ROLE.values()) - {LOGIN_OF_ROLE.get(role, "")}
+    return {name: value for name, value in given.items() if name not in others}
+
+
 def environment_of(process: Process, given: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process: of the database logins it gets that of its role alone."""
-    own = LOGIN_OF_ROLE.get(process.role or "")
-    kept = {name: value for name, value in given.items() if name == own or name not in LOGIN_OF_ROLE.values()}
+    """The environment of a process, with the database logins that its role needs."""
+    kept = without_other_logins(process.role or "", given)
     return {**kept, "PORTAL_DB_ROLE": process.role} if process.role else kept
 
 

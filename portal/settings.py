@@ -48,6 +48,8 @@ WEB_CONCURRENCY = env.integer("WEB_CONCURRENCY", max(3, len(os.sched_getaffinity
             "these where there are 3 or more; others answer 503.")
 LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", allowed=("NOTSET", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"),
     meaning="Messages below this level are not logged.")
+SIGN_INS_KEPT_DAYS = env.integer("SIGN_INS_KEPT_DAYS", 400, low=30, high=36_500,
+    meaning="Days that attempts to sign in are kept; beat deletes older ones daily. The database refuses to delete those of the last 30 days.")
 METRICS_TOKEN = env.secret("METRICS_TOKEN",
     meaning="Bearer token of `GET /metrics` (docs/prometheus.md). Without it the page does not exist.")
 
@@ -339,6 +341,11 @@ CELERY_BEAT_SCHEDULE = {
     "prune-idempotency-keys": {"task": "portal.ops.tasks.prune_idempotency_keys", "schedule": 3600, "options": {"expires": 3000}},
     "start-due-syncs": {"task": "tools.tasks.start_due_syncs", "schedule": 60, "options": {"expires": 50}},
     "prune-jobs": {"task": "portal.ops.tasks.prune_jobs", "schedule": 86_400, "options": {"expires": 80_000}},
+    "prune-sign-ins": {
+        "task": "portal.ops.tasks.prune_sign_ins",
+        "schedule": 86_400,
+        "options": {"expires": 80_000},
+    },
     "prune-syncs": {"task": "tools.tasks.prune_syncs", "schedule": 86_400, "options": {"expires": 80_000}},
 }
 # fmt: on

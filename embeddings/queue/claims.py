@@ -26,9 +26,9 @@ from embeddings.queue import sql
 from embeddings.queue.counters import count_expired, count_stored
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
+from portal.error_text import shorten
 from portal.tenancy.context import tenant_context
 
-ERROR_LENGTH = 500
 FULL_SCAN_SECONDS = 10.0
 """Seconds after which a claim reads the queue from its start again."""
 WATERMARK_MARGIN_SECONDS = 0.1
@@ -174,15 +174,13 @@ def drop(tasks: Sequence[Task]) -> None:
 
 def retry_later(task: Task, *, error: str, delay: float) -> None:
     """Lets a task that the caller still holds wait `delay` seconds before its next attempt."""
-    sql.execute(
-        "claims.retry_later", task=task.id, claim=task.claim_id, error=error[:ERROR_LENGTH], delay=delay
-    )
+    sql.execute("claims.retry_later", task=task.id, claim=task.claim_id, error=shorten(error), delay=delay)
 
 
 def release(tasks: Sequence[Task], *, error: str = "", delay: float = 0) -> None:
     """Gives tasks back without counting the attempt: the provider is in trouble, or this process ends (RELIABILITY rule 15)."""
     if tasks:
-        sql.execute("claims.release", **_claims_of(tasks), error=error[:ERROR_LENGTH], delay=delay)
+        sql.execute("claims.release", **_claims_of(tasks), error=shorten(error), delay=delay)
 
 
 def _claims_of(tasks: Sequence[Task]) -> dict[str, list[uuid.UUID]]:
@@ -191,7 +189,7 @@ def _claims_of(tasks: Sequence[Task]) -> dict[str, list[uuid.UUID]]:
 
 def fail(entity: EmbeddedEntity, task: Task, *, error: str) -> None:
     """Parks a task that the caller still holds, and records the error beside the vector if the text is still the same."""
-    reason = error[:ERROR_LENGTH]
+    reason = shorten(error)
     row = {"entity": task.entity_id, "slot": task.slot.number, "hash": task.source_hash}
     with transaction.atomic():
         sql.fetch("claims.lock_failed", entity, **row)

@@ -13,6 +13,7 @@ from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from portal.http.problem_types import NO_WORKING_KEY
 from portal.http.problems import Problem
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import Caller, find_caller, note_use
@@ -23,10 +24,7 @@ CHALLENGE = 'Bearer realm="tool-portal"'
 
 def unauthenticated() -> Problem:
     """The one refusal for every key that does not work, and for none: it does not tell which."""
-    sentence = (
-        "There is no API key here, or it is mistyped, expired or revoked. Send `Authorization: Bearer KEY`."
-    )
-    return Problem(401, sentence, headers={"WWW-Authenticate": CHALLENGE})
+    return Problem(401, NO_WORKING_KEY, headers={"WWW-Authenticate": CHALLENGE})
 
 
 def authenticate_key(authorization: str) -> Caller:

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from portal.outbound.errors import UNREACHABLE
 
+NO_WORKING_KEY = (
+    "There is no API key here, or it is mistyped, expired or revoked. Send `Authorization: Bearer KEY`."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ProblemType:
@@ -41,7 +45,7 @@ _TYPES = (
         "There was no API key, or it is mistyped, expired or revoked. The answer does not tell which.",
         "Send `Authorization: Bearer KEY`. A new key comes from `manage.py create_api_key` or from the admin; one that has expired gets "
         "a new secret from `manage.py rotate_api_key NAME` or from the admin.",
-        "There is no API key here, or it is mistyped, expired or revoked. Send `Authorization: Bearer KEY`.",
+        NO_WORKING_KEY,
     ),
     ProblemType(
         "permission_denied", 403,

@@ -1,4 +1,5 @@
-"""Records who signed in, who failed to, and who was throttled, in every tenant of that person (S16).
+"""Records who signed in, who failed to, and who was throttled, in every tenant of that person (S16), and begins a session in one
+of these.
 
 Django's own signals call it, so that every form that signs people in is covered: that of the pages, that of the admin, and the
 next one. Changes of memberships and of API keys are recorded by triggers (portal/tenancy/history.py).
@@ -7,9 +8,11 @@ next one. Changes of memberships and of API keys are recorded by triggers (porta
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from typing import cast
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser
 from django.contrib.auth.signals import user_logged_in, user_login_failed
@@ -17,13 +20,23 @@ from django.db.models.functions import Now
 from django.http import HttpRequest
 
 from portal.http.request_ids import current_request_id
-from portal.tenancy.context import tenant_context
-from portal.tenancy.middleware import memberships
+from portal.tenancy.context import tenant_context, tenant_ids
+from portal.tenancy.middleware import Member, memberships, pin_session
 from portal.tenancy.models import SignIn, SignInOutcome
 
 log = logging.getLogger(__name__)
 
 THROTTLED_EVERY = timedelta(minutes=1)
+
+
+def prune_sign_ins() -> int:
+    """Deletes what is older than SIGN_INS_KEPT_DAYS in every tenant; returns how many. Needs the worker's login."""
+    pruned = 0
+    for tenant_id in tenant_ids():
+        with tenant_context(tenant_id):
+            old = SignIn.objects.filter(at__lt=Now() - timedelta(days=settings.SIGN_INS_KEPT_DAYS))
+            pruned += old.delete()[0]
+    return pruned
 
 
 def record_sign_in(username: str, outcome: SignInOutcome, request: HttpRequest | None) -> None:
@@ -32,14 +45,19 @@ def record_sign_in(username: str, outcome: SignInOutcome, request: HttpRequest |
     A name that belongs to no member of a tenant stands in the log alone, and there without the name: it may be a password that
     was typed into the wrong field. Of a person's throttled attempts one a minute is recorded, so that they cannot fill a table.
     """
-    address = request.META.get("REMOTE_ADDR") or None if request else None
     user = get_user_model().objects.filter(username=username).first()
-    tenants = memberships(user.pk) if user else []
+    _record(username if user else "", memberships(user.pk) if user else [], outcome, request)
+
+
+def _record(
+    username: str, tenants: Iterable[Member], outcome: SignInOutcome, request: HttpRequest | None
+) -> None:
+    address = request.META.get("REMOTE_ADDR") or None if request else None
     log.log(
         logging.INFO if outcome is SignInOutcome.SUCCEEDED else logging.WARNING,
         "Sign-in %s: %s from %s",
         outcome.value,
-        username if user else "unknown name",
+        username or "unknown name",
         address or "no address",
     )
     for member in tenants:
@@ -54,8 +72,10 @@ def record_sign_in(username: str, outcome: SignInOutcome, request: HttpRequest |
             )
 
 
-def _succeeded(*, request: HttpRequest | None, user: AbstractBaseUser, **_: object) -> None:
-    record_sign_in(user.get_username(), SignInOutcome.SUCCEEDED, request)
+def _succeeded(*, request: HttpRequest, user: AbstractBaseUser, **_: object) -> None:
+    tenants = memberships(cast(int, user.pk))
+    pin_session(request, tenants)
+    _record(user.get_username(), tenants, SignInOutcome.SUCCEEDED, request)
 
 
 def _failed(*, credentials: Mapping[str, str], request: HttpRequest | None = None, **_: object) -> None:
@@ -63,6 +83,6 @@ def _failed(*, credentials: Mapping[str, str], request: HttpRequest | None = Non
 
 
 def connect() -> None:
-    """Makes Django tell of every sign-in. An app calls it when it is ready."""
+    """Makes Django tell of every sign-in, by the portal's form and by the admin's. An app calls it when it is ready."""
     user_logged_in.connect(_succeeded, dispatch_uid="portal.sign_ins")
     user_login_failed.connect(_failed, dispatch_uid="portal.sign_ins")

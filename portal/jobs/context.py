@@ -17,7 +17,7 @@ from portal.jobs.errors import Cancelled, LostClaim
 from portal.jobs.loop import heartbeat
 from portal.jobs.models import LABEL_LENGTH, Job, JobFailure, JobState
 from portal.jobs.progress import Progress
-from portal.jobs.states import ERROR_LENGTH, with_line
+from portal.jobs.states import with_line
 from portal.json_types import JsonObject
 
 REPORT_SECONDS = 1.0
@@ -121,7 +121,7 @@ class Context:
                     job_id=self.job.pk,
                     item_id=one.item_id,
                     label=one.label[:LABEL_LENGTH],
-                    error=one.error[:ERROR_LENGTH],
+                    error=one.error,
                     failed_at=Now(),
                 )
                 for one in failures

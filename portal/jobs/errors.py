@@ -42,7 +42,8 @@ class WrongState(JobError):
 
 
 class CannotGoOn(Exception):
-    """Raised by the work of a job that cannot be done; the message tells the operator why."""
+    """Raised by the work of a job that cannot be done; the message tells the operator why. Of any other error a job stores where its
+    cause is found."""
 
 
 class Cancelled(Exception):

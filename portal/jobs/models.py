@@ -11,8 +11,9 @@ from typing import Any, ClassVar, cast
 from django.db import models
 from django.db.models.functions import Now
 
+from portal.error_text import ErrorField
 from portal.jobs.progress import Progress
-from portal.jobs.states import ACTIVE, CAN_CANCEL, CAN_RESUME, CAN_RETRY, ERROR_LENGTH, JobState
+from portal.jobs.states import ACTIVE, CAN_CANCEL, CAN_RESUME, CAN_RETRY, JobState
 from portal.jobs.transitions import JobQuerySet
 from portal.tenancy.context import tenant_context
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey
@@ -55,7 +56,7 @@ class Job(TenantModel):
     cursor = models.JSONField(default=dict)
     only_failures = models.BooleanField(default=False)
     log = models.JSONField(default=list)
-    error = models.CharField(max_length=ERROR_LENGTH, blank=True, default="")
+    error = ErrorField(blank=True, default="")
     claim_id = models.UUIDField(null=True, blank=True)
     attempts = models.SmallIntegerField(default=0)  # claims since the last batch
     heartbeat_at = models.DateTimeField(null=True, blank=True)
@@ -161,6 +162,7 @@ class Job(TenantModel):
             "done": progress.done,
             "failed": progress.failed,
             "skipped": progress.skipped,
+            "resumes": self.resumes,
             "rate": progress.rate,
             "eta_seconds": progress.eta_seconds,
             "error": self.shown_error or None,
@@ -219,7 +221,7 @@ class JobFailure(TenantModel):
     job = TenantForeignKey(Job, on_delete=models.CASCADE, related_name="failures", db_index=False)
     item_id = models.UUIDField()
     label = models.CharField(max_length=LABEL_LENGTH)
-    error = models.CharField(max_length=ERROR_LENGTH)
+    error = ErrorField()
     failed_at = models.DateTimeField(db_default=Now())
     retried_at = models.DateTimeField(null=True, blank=True)
 

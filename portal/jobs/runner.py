@@ -67,18 +67,17 @@ def _work(context: Context) -> None:
         sentence = str(refusal)
         _end(job, lambda: Job.objects.finish(job, JobState.FAILED, error=sentence))
         return
-    except (OperationalError, InterfaceError) as trouble:
-        reason = _sentence(trouble)
+    except (OperationalError, InterfaceError):
         # An error of the database does not fail the job, unless it comes again at the same place.
         if job.attempts < settings.JOB_MAX_ATTEMPTS:
             _end(job, lambda: Job.objects.release(job))
         else:
-            _end(job, lambda: Job.objects.finish(job, JobState.FAILED, error=reason))
+            log.exception("Job %s (%s) failed.", job.pk, job.kind)
+            _fail_unexpectedly(job)
         raise
-    except Exception as bug:
-        reason = _sentence(bug)
+    except Exception:
         log.exception("Job %s (%s) failed.", job.pk, job.kind)
-        _end(job, lambda: Job.objects.finish(job, JobState.FAILED, error=reason))
+        _fail_unexpectedly(job)
         return
     if is_over:
         outcome = JobState.PARTIAL if context.failed else JobState.SUCCEEDED
@@ -95,8 +94,10 @@ def _end(job: Job, write: Callable[[], bool]) -> None:
             raise LostClaim
 
 
-def _sentence(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+def _fail_unexpectedly(job: Job) -> None:
+    """Ends a job by an error whose words are for the log alone, as they may name hosts, statements and the texts of others."""
+    sentence = f"Something went wrong here. Those who run the portal find the cause in its log: job {job.pk}."
+    _end(job, lambda: Job.objects.finish(job, JobState.FAILED, error=sentence))
 
 
 class Loop(WorkLoop):

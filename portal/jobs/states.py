@@ -7,8 +7,9 @@ from typing import Any
 
 from django.db import models
 
+from portal.error_text import shorten
+
 LOG_LINES = 50
-ERROR_LENGTH = 500
 
 
 class JobState(models.TextChoices):
@@ -35,5 +36,5 @@ QUEUED_AGAIN: dict[str, Any] = {
 
 def with_line(log: list[dict[str, str]], text: str, *, at: datetime) -> list[dict[str, str]]:
     """A job's log with one more line, cut to the last LOG_LINES."""
-    line = {"at": at.astimezone(UTC).isoformat(timespec="seconds"), "text": text[:ERROR_LENGTH]}
+    line = {"at": at.astimezone(UTC).isoformat(timespec="seconds"), "text": shorten(text)}
     return [*log, line][-LOG_LINES:]

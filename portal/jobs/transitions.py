@@ -15,6 +15,7 @@ a runner that cleans up. The cursor tells where the work goes on, and is written
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Collection, Mapping
 from datetime import timedelta
@@ -30,7 +31,6 @@ from portal.jobs.states import (
     CAN_RESUME,
     CAN_RETRY,
     CLAIMED,
-    ERROR_LENGTH,
     QUEUED_AGAIN,
     JobState,
     with_line,
@@ -39,6 +39,9 @@ from portal.tenancy.rights import current_rights
 
 if TYPE_CHECKING:
     from portal.jobs.models import Job
+
+
+log = logging.getLogger(__name__)
 
 
 def _is_silent() -> Q:
@@ -152,7 +155,7 @@ class JobQuerySet(models.QuerySet["Job"]):
                 claim_id=None,
                 concurrency_key=None,
                 finished_at=Now(),
-                error=error[:ERROR_LENGTH],
+                error=error,
                 only_failures=only_failures,
             )
         )
@@ -214,6 +217,7 @@ class JobQuerySet(models.QuerySet["Job"]):
                         f"The worker stopped reporting. The job is resumed from where it stopped (time {job.resumes + 1} of "
                         f"{most})."
                     )
-                log = with_line(job.log, text, at=job.read_at)
-                self.filter(pk=job.pk).update(**changes, claim_id=None, due_at=None, log=log)
+                log.warning("Job %s (%s): %s", job.pk, job.kind, text)
+                lines = with_line(job.log, text, at=job.read_at)
+                self.filter(pk=job.pk).update(**changes, claim_id=None, due_at=None, log=lines)
         return len(found)

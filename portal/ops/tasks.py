@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from portal.http import idempotency
+from portal.http import idempotency, sign_ins
 from portal.jobs import heartbeats, services
 from portal.jobs.runner import Loop
 
@@ -27,3 +27,9 @@ def prune_jobs() -> None:
     """Deletes jobs that ended JOB_KEEP_DAYS ago, and the heartbeats of dead processes."""
     services.prune_jobs()
     heartbeats.prune_heartbeats()
+
+
+@shared_task(name="portal.ops.tasks.prune_sign_ins", ignore_result=True)
+def prune_sign_ins() -> None:
+    """Deletes the attempts to sign in of SIGN_INS_KEPT_DAYS ago, in every tenant."""
+    sign_ins.prune_sign_ins()

@@ -21,9 +21,8 @@ from typing import Protocol
 from django.conf import settings
 from django.db import connection
 
+from portal.error_text import shorten
 from portal.resilience.models import Circuit
-
-REASON_LENGTH = 500
 
 # models.Circuit: the column `model` holds the name of the circuit.
 _RECORD_FAILURE = """
@@ -70,7 +69,7 @@ def record_failure(name: str, purpose: str, error: ServiceError, *, at_once: boo
                 "opens": at_once or error.lasting or error.retry_after is not None,
                 "limit": settings.EMBEDDING_CIRCUIT_ERRORS,
                 "pause": error.retry_after or settings.EMBEDDING_CIRCUIT_SECONDS,
-                "reason": error.public[:REASON_LENGTH],
+                "reason": shorten(error.public),
             },
         )
         return bool(cursor.fetchone()[0])

@@ -10,6 +10,8 @@ from typing import ClassVar
 from django.db import models
 from django.db.models.functions import Now
 
+from portal.error_text import ErrorField
+
 
 class Circuit(models.Model):
     """The errors of a service, and whether its circuit is open (circuit_breaker.py). A closed one without errors has no row."""
@@ -19,7 +21,7 @@ class Circuit(models.Model):
     errors = models.IntegerField()
     since = models.DateTimeField(db_default=Now())
     next_try = models.DateTimeField(null=True, blank=True)  # null while closed
-    reason = models.CharField(max_length=500)
+    reason = ErrorField()
 
     class Meta:
         db_table = "embeddings_embeddingcircuit"

@@ -10,12 +10,11 @@ else or parse a document (`calls_external`), since a transaction must not wait f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
-from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
@@ -66,9 +65,9 @@ def memberships(user_id: int) -> list[Member]:
         return [Member(*row) for row in cursor.fetchall()]
 
 
-def pin_session(request: HttpRequest, user: AbstractBaseUser, **_: object) -> None:
-    """On every sign-in, also to Django's admin: the session works in the first of the user's tenants from then on."""
-    found = [str(one.tenant_id) for one in memberships(cast(int, user.pk))]
+def pin_session(request: HttpRequest, tenants: Iterable[Member]) -> None:
+    """On every sign-in (portal/http/sign_ins.py): the session works in the first of the user's tenants from then on."""
+    found = [str(one.tenant_id) for one in tenants]
     if found and request.session.get(SESSION_KEY) not in found:
         request.session[SESSION_KEY] = found[0]
 

@@ -201,7 +201,8 @@ class SignInOutcome(models.TextChoices):
 
 
 class SignIn(TenantModel):
-    """An attempt to sign in as a member of the tenant (portal/http/sign_ins.py). Append-only, as the histories are."""
+    """An attempt to sign in as a member of the tenant (portal/http/sign_ins.py). Append-only, as the histories are; only the worker
+    deletes old ones."""
 
     at = models.DateTimeField(db_default=Now())
     username = models.CharField(max_length=150)  # the text, since the person may be deleted

@@ -76,6 +76,21 @@ def isolate(
     )
 
 
+def prunable(table: str, *, column: str, days: int) -> RunSQL:
+    """History of which the worker may delete what is older than `days`, by the time in `column`; nobody else may delete anything."""
+    old = f"tenant_id = current_setting('portal.tenant')::uuid AND {column} < now() - interval '{days} days'"
+    return RunSQL(
+        f"""
+        CREATE POLICY prune ON {table} TO portal_worker USING ({old}) WITH CHECK ({old});
+        GRANT SELECT (tenant_id, {column}), DELETE ON {table} TO portal_worker;
+        """,
+        f"""
+        DROP POLICY prune ON {table};
+        REVOKE ALL ON {table} FROM portal_worker;
+        """,
+    )
+
+
 def append_only(table: str) -> RunSQL:
     """History: the application adds events and reads them, and can neither change nor remove one."""
     return RunSQL(

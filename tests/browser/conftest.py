@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from django.contrib.auth import get_user_model
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 from bench.stack import Stack, stack
+from portal.jobs import heartbeats
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Membership, Role, Tenant
 from tests.support.database import real_commits
@@ -59,16 +61,33 @@ def axe() -> str:
 
 
 @pytest.fixture(scope="module")
+def portal_environment() -> dict[str, str]:
+    """The settings of a module's portal; a module may have its own."""
+    return {"EMBEDDING_POLL": "0.2"}
+
+
+@pytest.fixture(scope="module")
+def portal_queues() -> tuple[str, ...]:
+    """The queues that have a worker from the start; a module may have its own."""
+    return (heartbeats.EMBEDDINGS,)
+
+
+@pytest.fixture(scope="module")
 def running(
-    django_db_blocker: Any, admin_database: psycopg.Connection[Any], chromium: str
+    django_db_blocker: Any,
+    admin_database: psycopg.Connection[Any],
+    chromium: str,
+    portal_environment: dict[str, str],
+    portal_queues: tuple[str, ...],
 ) -> Iterator[Stack]:
     """One portal for the tests of a module; each has a tenant of its own in it."""
     with (
         real_commits(django_db_blocker, admin_database),
-        stack(is_migrated=True, EMBEDDING_POLL="0.2") as started,
+        stack(is_migrated=True, **portal_environment) as started,
     ):
         started.start("web")
-        started.start("embeddings")
+        for queue in portal_queues:
+            started.spawn(queue, [sys.executable, *heartbeats.COMMANDS[queue].split()[1:]])
         yield started
 
 

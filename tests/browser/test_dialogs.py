@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 from django.urls import resolve
 from playwright.sync_api import Page, expect
 
-from bench.stack import Stack, stack
 from embeddings.models import EmbeddingModel
 from portal.jobs import services as jobs
 from portal.tenancy.context import tenant_context
-from tests.support.database import login, real_commits
+from tests.support.database import login
 from tests.support.imports.documents import document, import_document
 from tests.support.overrides import pets
 from tests.support.pages.browser import Portal
@@ -32,16 +29,15 @@ BY_A_VIEW = {"{{ refresh_matching }}": "refresh-matching"}
 
 
 @pytest.fixture(scope="module")
-def running(
-    django_db_blocker: Any, admin_database: psycopg.Connection[Any], chromium: str
-) -> Iterator[Stack]:
-    """A portal without workers, so that what is queued stays queued and its pages poll; it may always switch to the second model."""
-    with (
-        real_commits(django_db_blocker, admin_database),
-        stack(is_migrated=True, EMBEDDING_SWITCH_MAX_MISSING="1") as started,
-    ):
-        started.start("web")
-        yield started
+def portal_environment() -> dict[str, str]:
+    """It may always switch to the second model."""
+    return {"EMBEDDING_SWITCH_MAX_MISSING": "1"}
+
+
+@pytest.fixture(scope="module")
+def portal_queues() -> tuple[str, ...]:
+    """None, so that what is queued stays queued and its pages poll."""
+    return ()
 
 
 def asked_by_templates() -> set[str]:

@@ -13,10 +13,9 @@ import psycopg
 import pytest
 from playwright.sync_api import Page, expect
 
-from bench.stack import Stack, stack
+from bench.stack import Stack
 from portal.jobs import heartbeats
 from portal.tenancy.context import tenant_context
-from tests.support.database import real_commits
 from tests.support.embeddings.providers import CANNOT_EVER
 from tests.support.pages.browser import Portal
 from tools.catalogue.tools import create_tool
@@ -46,11 +45,9 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Provider:
 
 
 @pytest.fixture(scope="module")
-def running(
-    django_db_blocker: Any, admin_database: psycopg.Connection[Any], chromium: str, provider: Provider
-) -> Iterator[Stack]:
-    """A portal in which a worker that was killed counts as dead after two seconds."""
-    environment = {
+def portal_environment(provider: Provider) -> dict[str, str]:
+    """A worker that was killed counts as dead after two seconds."""
+    return {
         "EMBEDDING_PROVIDER": "tests.support.embeddings.providers.SlowPoisonEmbedder",
         "TEST_EMBEDDER_PACE": str(provider.pace),
         "TEST_EMBEDDER_ANTIDOTE": str(provider.antidote),
@@ -60,9 +57,11 @@ def running(
         "JOB_LOST_SECONDS": "2",
         "JOB_MAX_RESUMES": "0",
     }
-    with real_commits(django_db_blocker, admin_database), stack(is_migrated=True, **environment) as started:
-        started.start("web")
-        yield started
+
+
+@pytest.fixture(scope="module")
+def portal_queues() -> tuple[str, ...]:
+    return ()
 
 
 @pytest.fixture

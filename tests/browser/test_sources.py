@@ -5,18 +5,14 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import psycopg
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from bench.stack import Stack, stack
 from portal.jobs import heartbeats
 from portal.tenancy.context import tenant_context
-from tests.support.database import real_commits
 from tests.support.imports.documents import OPENAPI, document, import_document, needs_inputs
 from tests.support.pages.browser import Portal, violations
 from tests.support.servers.mcp_servers import plain
@@ -30,21 +26,20 @@ THEIRS = "Returns all cable paths that cross the given port."
 
 
 @pytest.fixture(scope="module")
-def running(
-    django_db_blocker: Any, admin_database: psycopg.Connection[Any], chromium: str, tmp_path_factory: Any
-) -> Iterator[Stack]:
-    """A portal with a worker of jobs and no embeddings, which allows one MCP server."""
+def portal_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Allows one MCP server."""
     commands = tmp_path_factory.mktemp("mcp") / "commands.json"
     commands.write_text(
         json.dumps(
             {"commands": {"sums": {"command": plain("""{"tools": [{"name": "add"}]}"""), "tenants": ["*"]}}}
         )
     )
-    environment = {"JOB_POLL": "0.2", "MCP_COMMANDS_FILE": str(commands)}
-    with real_commits(django_db_blocker, admin_database), stack(is_migrated=True, **environment) as started:
-        started.start("web")
-        started.spawn(heartbeats.JOBS, [sys.executable, *heartbeats.COMMANDS[heartbeats.JOBS].split()[1:]])
-        yield started
+    return {"JOB_POLL": "0.2", "MCP_COMMANDS_FILE": str(commands)}
+
+
+@pytest.fixture(scope="module")
+def portal_queues() -> tuple[str, ...]:
+    return (heartbeats.JOBS,)
 
 
 def plan_upload(page: Page, name: str, content: Any, source: str) -> None:

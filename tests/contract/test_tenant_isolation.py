@@ -38,7 +38,7 @@ UNIQUE_WITHOUT_TENANT = {
     "tenancy_apikey": {("digest",), ("previous_digest",)},
     "tenancy_tenant": {("slug",)},
 }
-
+RULE = "(tenant_id = (current_setting('portal.tenant'::text))::uuid)"
 TENANT_TABLES = """
 SELECT c.relname, c.relrowsecurity, c.relforcerowsecurity, c.relowner::regrole::text, c.oid
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
@@ -71,12 +71,15 @@ def test_sec_1_every_table_with_a_tenant_has_forced_row_level_security_and_a_pol
         ).fetchall()
         assert policies, f"{name} has no policy"
         for policy, using, check, roles in policies:
+            if policy == "prune":  # of the tenant's own rows the old ones, and for the worker alone
+                assert (name, roles) == ("tenancy_signin", ["portal_worker"])
+                assert using == check == f"({RULE} AND (at < (now() - '30 days'::interval)))"
+                continue
             if policy == "worker":  # the queues, which the worker reads across tenants, and nobody else
                 assert name in {"embeddings_embeddingtask", "jobs_job"}
                 assert roles == ["portal_worker"]
                 continue
-            rule = "(tenant_id = (current_setting('portal.tenant'::text))::uuid)"
-            assert (using, check) == (rule, rule), f"{name}: the policy {policy} lets more through"
+            assert (using, check) == (RULE, RULE), f"{name}: the policy {policy} lets more through"
 
 
 def test_sec_1_a_table_without_a_tenant_is_on_the_list_of_shared_ones(admin_database: Owner) -> None:

@@ -126,6 +126,32 @@ def test_the_command_rotates_as_the_owner_and_prints_the_secret_once_S6(
     assert "There is no key 'nobody'" in capsys.readouterr().err
 
 
+def test_the_command_revokes_a_key_with_both_its_secrets_at_once_and_the_history_names_it_S6(
+    tenant: Tenant, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert role_of("revoke_api_key") == "admin"
+    row, old = new_key()
+    _, new = rotate_api_key(name="ci")
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {new}")
+    assert client.get("/api/v1/me").status_code == 200
+    call_command("revoke_api_key", "ci", "--tenant", tenant.slug, "--json")
+    told = json.loads(capsys.readouterr().out)
+    assert (told["name"], told["tenant"]) == ("ci", tenant.slug)
+    assert lies_ahead(datetime.fromisoformat(told["revoked_at"]), timedelta(0))
+    assert client.get("/api/v1/me").status_code == 401
+    assert [find_caller(secret) for secret in (old, new)] == [None, None]
+    events = apps.get_model("tenancy", "ApiKeyEvent").objects.filter(pgh_obj_id=row.pk)
+    assert events.latest("pgh_id").pgh_context == {"actor": "manage.py revoke_api_key"}
+    before = (events.count(), ApiKey.objects.get().revoked_at)
+    call_command("revoke_api_key", "ci", "--tenant", tenant.slug)
+    assert "no longer works" in capsys.readouterr().out
+    assert (events.count(), ApiKey.objects.get().revoked_at) == before
+    with pytest.raises(SystemExit, match="3"):
+        call_command("revoke_api_key", "nobody", "--tenant", tenant.slug)
+    assert "There is no key 'nobody'" in capsys.readouterr().err
+
+
 def test_the_admin_rotates_one_key_at_a_time_and_the_history_names_who_S6(
     tenant: Tenant, make_tenant: Callable[..., Tenant]
 ) -> None:

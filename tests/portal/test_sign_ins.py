@@ -7,17 +7,21 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import User
 from django.db import ProgrammingError, connection, transaction
 from django.test import Client, RequestFactory
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from portal.http.sign_ins import record_sign_in
+from portal.http.sign_ins import prune_sign_ins, record_sign_in
+from portal.ops import tasks
 from portal.tenancy.context import tenant_context
-from portal.tenancy.middleware import FORM_HEADER
+from portal.tenancy.middleware import FORM_HEADER, SESSION_KEY
 from portal.tenancy.models import Membership, SignIn, SignInOutcome, Tenant
+from tests.support.database import login
 
 PASSWORD = "correct horse battery"
 
@@ -85,6 +89,51 @@ def test_the_application_can_neither_change_nor_remove_a_sign_in_S16(tenant: Ten
     for statement in ("UPDATE tenancy_signin SET outcome = 'succeeded'", "DELETE FROM tenancy_signin"):
         with pytest.raises(ProgrammingError, match="permission denied"), transaction.atomic():
             connection.cursor().execute(statement)
+
+
+def test_old_sign_ins_are_deleted_in_every_tenant_by_the_worker_alone_S16(
+    committed: Tenant,
+    make_tenant: Callable[..., Tenant],
+    admin_database: psycopg.Connection[Any],
+    settings: Any,
+) -> None:
+    other = make_tenant()
+    for days in (401, 399, 31, 29):
+        for one in (committed, other):
+            admin_database.execute(
+                "INSERT INTO tenancy_signin (id, tenant_id, at, username, outcome, request_id) "
+                "VALUES (gen_random_uuid(), %s, now() - make_interval(days => %s), %s, 'failed', '')",
+                [one.pk, days, str(days)],
+            )
+
+    def left() -> list[str]:
+        return [row[0] for one in (committed, other) for row in recorded(one)]
+
+    with login("DATABASE_WORKER_URL"):
+        assert prune_sign_ins() == 2
+    assert left() == ["399", "31", "29"] * 2
+    # Not even the worker deletes younger ones, or reads who it was.
+    settings.SIGN_INS_KEPT_DAYS = 0
+    with login("DATABASE_WORKER_URL"):
+        assert prune_sign_ins() == 4
+        for statement in ("SELECT username FROM tenancy_signin", "UPDATE tenancy_signin SET at = now()"):
+            with pytest.raises(ProgrammingError, match="permission denied"), tenant_context(committed.pk):
+                connection.cursor().execute(statement)
+    assert left() == ["29"] * 2
+
+
+def test_beat_prunes_sign_ins_daily_S16(settings: Any) -> None:
+    plan = settings.CELERY_BEAT_SCHEDULE["prune-sign-ins"]
+    assert (plan["task"], plan["schedule"]) == (tasks.prune_sign_ins.name, 86_400)
+
+
+def test_a_sign_in_asks_once_where_the_person_is_a_member_S21(tenant: Tenant) -> None:
+    user = person(tenant)
+    client = Client()
+    with CaptureQueriesContext(connection) as asked:
+        client.post(reverse("login"), {"username": user.username, "password": PASSWORD})
+    assert client.session[SESSION_KEY] == str(tenant.pk)
+    assert sum("portal_memberships" in query["sql"] for query in asked.captured_queries) == 1
 
 
 def test_the_admin_shows_sign_ins_and_changes_of_access_with_their_requests_to_admins_S16(

@@ -16,6 +16,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
+from portal.tenancy.context import current_tenant
+from portal.tenancy.invitations import invitations_of
+from portal.tenancy.middleware import memberships
 from portal.tenancy.models import Membership, Role
 from tools.admin.base import may
 
@@ -27,6 +30,13 @@ else:  # Django's classes take no parameters at run time
     ModelAdmin = UserAdmin
 
 admin.site.unregister(User)
+
+
+def _belongs_elsewhere(person: User) -> bool:
+    """Whether the person is a member of another tenant than the current one, or invited to one."""
+    found = {one.tenant_id for one in memberships(person.pk)}
+    found |= {one.tenant_id for one in invitations_of(person.get_username())}
+    return bool(found - {current_tenant()})
 
 
 class NewPersonForm(NewUserForm):
@@ -43,7 +53,8 @@ class NewPersonForm(NewUserForm):
 @admin.register(User)
 class PersonAdmin(ModelAdmin):
     """For superusers who are admins in the tenant. A user may be a member of other tenants too, so nobody is deleted or renamed
-    here: Active is taken away instead."""
+    here: Active is taken away instead. The account of somebody who belongs to another tenant is only shown: with a password set
+    here one could sign in there as that person."""
 
     add_form = NewPersonForm
     add_form_template = "admin/new_person.html"
@@ -51,10 +62,13 @@ class PersonAdmin(ModelAdmin):
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return may(request, Role.ADMIN) and request.user.is_active and request.user.is_superuser
 
-    has_module_permission = has_add_permission = has_change_permission = has_view_permission
+    has_module_permission = has_add_permission = has_view_permission
 
     def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
+
+    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        return self.has_view_permission(request) and (obj is None or not _belongs_elsewhere(obj))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         return super().get_queryset(request).filter(pk__in=Membership.objects.values("user"))

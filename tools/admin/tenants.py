@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
 
-from portal.tenancy.keys import DEFAULT_LIFETIME, MAX_LIFETIME, create_api_key, rotate_api_key
+from portal.tenancy.keys import DEFAULT_LIFETIME, MAX_LIFETIME, create_api_key, revoke_api_key, rotate_api_key
 from portal.tenancy.models import (
     ApiKey,
     IdempotencyKey,
@@ -196,8 +196,11 @@ class ApiKeyAdmin(TenantModelAdmin):
 
     @admin.action(description="Revoke", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        count = queryset.filter(revoked_at=None).update(revoked_at=timezone.now())
-        messages.success(request, f"{count} keys were revoked and no longer work.")
+        keys = [
+            revoke_api_key(name=name)
+            for name in queryset.filter(revoked_at=None).values_list("name", flat=True)
+        ]
+        messages.success(request, f"{len(keys)} keys were revoked and no longer work.")
 
 
 @admin.register(IdempotencyKey)

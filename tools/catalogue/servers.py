@@ -23,7 +23,7 @@ from tools.catalogue.errors import Invalid, ManagedBySource
 from tools.catalogue.history import ANY_EVENT, require_event
 from tools.catalogue.mcp_allow_list import command_of, require_secret, tenant_slug
 from tools.catalogue.tools import catalogue_write, refuse_unknown_fields, validate_fields
-from tools.catalogue.visibility import seen
+from tools.catalogue.visibility import require_all_sensitivities, seen
 from tools.models import McpServer
 from tools.models.server import Health
 
@@ -54,7 +54,7 @@ def update_server(
     *, pk: UUID, actor: str, expected_event: int | None = ANY_EVENT, **changes: Any
 ) -> McpServer:
     """Writes what differs. A changed connection is one that was not asked yet. `expected_event` is the number of the newest
-    event that the author saw. Raises StaleSettings, Invalid, NameTaken, and McpServer.DoesNotExist."""
+    event that the author saw. Raises StaleSettings, Invalid, NameTaken, BeyondRights, and McpServer.DoesNotExist."""
     refuse_unknown_fields(changes, EDITABLE_FIELDS)
     with catalogue_write(actor):
         server: McpServer = McpServer.objects.select_for_update(no_key=True).get(pk=pk)
@@ -63,6 +63,9 @@ def update_server(
         if not changed:
             return server
         if changed.keys() & _CONNECTION:
+            if server.sources.exists():
+                # Their later syncs read there, with the rights of the tenant or of somebody else.
+                require_all_sensitivities()
             changed |= {"health": Health.UNKNOWN, "last_error": ""}
         for name, value in changed.items():
             setattr(server, name, value)

@@ -10,6 +10,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models.functions import Now
 
+from portal.error_text import ErrorField
 from portal.tenancy.fields import one_of
 from portal.tenancy.history import track
 from portal.tenancy.models import TenantModel
@@ -43,7 +44,7 @@ class McpServer(TenantModel):
     updated_at = models.DateTimeField(db_default=Now(), editable=False)
     health = models.CharField(max_length=10, choices=Health.choices, default=Health.UNKNOWN, editable=False)
     synced_at = models.DateTimeField(null=True, editable=False)  # last asked with an answer
-    last_error = models.TextField(blank=True, default="", editable=False)
+    last_error = ErrorField(blank=True, default="", editable=False)
 
     class Meta(TenantModel.Meta):
         ordering = ("slug",)

@@ -8,6 +8,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models.functions import Now
 
+from portal.error_text import ErrorField
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey, one_of
 from portal.tenancy.history import track
 from portal.tenancy.models import TenantModel
@@ -69,7 +70,7 @@ class Source(TenantModel):
     synced_at = models.DateTimeField(null=True, editable=False)  # last read without an error
     next_sync_at = models.DateTimeField(null=True, editable=False)
     failures = models.PositiveIntegerField(default=0, editable=False)  # in a row
-    last_error = models.TextField(blank=True, default="", editable=False)
+    last_error = ErrorField(blank=True, default="", editable=False)
 
     class Meta(TenantModel.Meta):
         ordering = ("slug",)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.db.models.functions import Now
 
+from portal.error_text import ErrorField
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey, one_of
 from portal.tenancy.models import TenantManager, TenantModel
 from tools.models.source import Source, SourceDocument
@@ -42,7 +43,7 @@ class Sync(TenantModel):
     )
     state = models.CharField(max_length=10, choices=SyncState.choices, default=SyncState.PLANNED)
     summary = models.JSONField(default=dict)
-    error = models.TextField(blank=True, default="")
+    error = ErrorField(blank=True, default="")
     # Where the source is read from once this plan is applied; both empty: where it was.
     url = models.URLField(max_length=2048, blank=True, default="")
     server_uuid = models.UUIDField(null=True, blank=True)

@@ -10,7 +10,8 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from portal.tenancy.models import Tenant
+from portal.tenancy.context import tenant_context
+from portal.tenancy.models import Invitation, Tenant
 from tests.support.clients import join, sign_in
 
 USERS = "/admin/auth/user/"
@@ -63,6 +64,29 @@ def test_the_users_of_the_admin_are_the_members_of_the_tenant_S21(
         assert superuser.get(f"{USERS}{stranger.pk}/{page}/", follow=True).status_code == unknown
     assert superuser.get(f"{USERS}{member.pk}/password/").status_code == 200
     assert superuser.get(f"{USERS}{member.pk}/delete/").status_code == 403
+
+
+@pytest.mark.parametrize("bond", ["member", "invited"])
+def test_the_account_of_somebody_of_another_tenant_is_only_shown_S21(
+    tenant: Tenant, make_tenant: Callable[..., Tenant], superuser: Client, bond: str
+) -> None:
+    shared = User.objects.create_user("shared", password=OLD)
+    join(tenant, shared, "viewer")
+    other = make_tenant()
+    if bond == "member":
+        join(other, shared, "admin")
+    else:
+        with tenant_context(other.pk):
+            Invitation.objects.create(username="shared", role="admin")
+    assert "shared" in superuser.get(f"{USERS}{shared.pk}/change/").content.decode()
+    password = {"usable_password": "true", "password1": NEW, "password2": NEW}
+    form = {"email": "m@example.com", "is_active": ""}
+    joined = {"date_joined_0": "2026-11-29", "date_joined_1": "09:00:00"}
+    assert superuser.get(f"{USERS}{shared.pk}/password/").status_code == 403
+    assert superuser.post(f"{USERS}{shared.pk}/password/", password).status_code == 403
+    assert superuser.post(f"{USERS}{shared.pk}/change/", {**form, **joined}).status_code == 403
+    shared.refresh_from_db()
+    assert (shared.check_password(OLD), shared.is_active, shared.email) == (True, True, "")
 
 
 def test_a_user_is_not_renamed_to_find_out_which_names_are_taken_S21(

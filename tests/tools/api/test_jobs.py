@@ -128,6 +128,7 @@ def test_a_job_is_cancelled_and_resumed_where_its_state_allows_it_EMB_8(
     api: APIClient, harness: JobHarness
 ) -> None:
     lost = put(harness, "running", heartbeat_at="2020-01-01", resumes=3)
+    assert api.get(f"{JOBS}/{lost.pk}").data["resumes"] == 3
     address = f"{JOBS}/{lost.pk}"
     assert api.get(address).data["state"] == "lost"
     assert api.post(f"{address}/resume").data["state"] == "queued"

@@ -33,6 +33,9 @@ class JobSerializer(RowSerializer):
     done = CountField()
     failed = CountField()
     skipped = CountField()
+    resumes = CountField(
+        help_text="How often the job was resumed by itself after its worker stopped reporting, since a person started or resumed it."
+    )
     rate = serializers.FloatField(
         source="progress.rate",
         min_value=0,
@@ -53,8 +56,8 @@ class JobSerializer(RowSerializer):
     class Meta:
         model = Job
         fields = (
-            "id", "kind", "title", "state", "stage", "requested_by", "total", "done", "failed", "skipped", "rate", "eta_seconds",
-            "error", "created_at", "started_at", "finished_at", "links",
+            "id", "kind", "title", "state", "stage", "requested_by", "total", "done", "failed", "skipped", "resumes", "rate",
+            "eta_seconds", "error", "created_at", "started_at", "finished_at", "links",
         )  # fmt: skip
 
     def get_links(self, job: Job) -> dict[str, str]:

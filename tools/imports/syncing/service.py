@@ -37,6 +37,7 @@ from tools.imports.syncing.store import (
     record_failure,
     record_success,
     record_sync,
+    require_may_move,
     save_source,
     store_document,
 )
@@ -234,10 +235,12 @@ def is_all_of_source(sync: Sync) -> bool:
 def _load(
     document: ParsedDocument, incoming: IncomingDocument, *, lock: bool = False
 ) -> tuple[Source, LayeredDocument]:
-    """As `load_source`, for a caller who may see all tools of a source that is stored. Raises BeyondRights."""
+    """As `load_source`, for a caller who may see all tools of a source that is stored, and move it to the document's address. Raises
+    BeyondRights."""
     source, parsed = load_source(document, incoming, lock=lock)
     if not source.is_new:
         require_whole(source)
+        require_may_move(source, address_of(parsed, source))
     return source, parsed
 
 

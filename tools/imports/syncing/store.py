@@ -16,6 +16,7 @@ from django.db.models.functions import Now
 from portal.tenancy.context import tenant_context, tenant_ids
 from tools.catalogue.errors import CatalogueError, Invalid
 from tools.catalogue.sources import INTERVALS
+from tools.catalogue.visibility import require_all_sensitivities
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 from tools.imports.syncing import layers
 from tools.imports.syncing.changes import ImportReport, LayeredDocument, Plan
@@ -76,8 +77,17 @@ def address_of(parsed: LayeredDocument, source: Source) -> Address:
     return NO_ADDRESS
 
 
+def require_may_move(source: Source, address: Address) -> None:
+    """Raises BeyondRights where a stored source would be read at another address from now on, and the caller may not see every
+    sensitivity: later syncs run with the rights of the tenant or of somebody else."""
+    if not source.is_new and any(address) and address != Address(source.url, source.server):
+        require_all_sensitivities()
+
+
 def save_source(source: Source, address: Address) -> None:
-    """Stores a new source, or the title of a known one, and the address where it is read from now on, if there is one."""
+    """Stores a new source, or the title of a known one, and the address where it is read from now on, if there is one. Raises
+    BeyondRights as `require_may_move`."""
+    require_may_move(source, address)
     if any(address):
         source.url, source.server = address
     if source.is_new:

@@ -106,12 +106,13 @@ def test_a_lost_job_says_so_and_offers_resume_and_no_bar_that_moves_UI_3_6(
     assert "40 of 100" in html
 
 
-def test_a_job_that_was_resumed_by_itself_says_how_often_on_its_page_and_in_its_log_D18(
-    operator_client: Client, running: Callable[..., Context]
+def test_a_job_that_was_resumed_by_itself_says_how_often_on_its_page_in_its_log_and_in_the_workers_D18(
+    operator_client: Client, running: Callable[..., Context], caplog: pytest.LogCaptureFixture
 ) -> None:
     context = running(done=40)
     Job.objects.update(heartbeat_at=timezone.now() - timedelta(seconds=3600))
     Job.objects.take_up_lost()
+    assert f"Job {context.job.pk} (backfill_embeddings): The worker stopped reporting." in caplog.text
     html = job_page(operator_client, context)
     assert "resumed automatically from where it stopped (1 of 3)" in html
     assert "The job is resumed from where it stopped (time 1 of 3)." in html
@@ -169,10 +170,10 @@ def test_a_job_that_could_not_go_on_says_why_UI_3_6(
     operator_client: Client, running: Callable[..., Context]
 ) -> None:
     context = running(done=1)
-    end(context, JobState.FAILED, "ValueError: <b>broken</b>")
+    end(context, JobState.FAILED, "The document says <b>broken</b>.")
     html = job_page(operator_client, context)
     assert "The job failed." in html
-    assert "ValueError: &lt;b&gt;broken&lt;/b&gt;" in html
+    assert "The document says &lt;b&gt;broken&lt;/b&gt;." in html
     assert 'id="job-resume"' in html
 
 
