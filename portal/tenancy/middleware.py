@@ -19,6 +19,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import Resolver404, resolve
+from django.utils.cache import patch_cache_control
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role
@@ -28,6 +29,7 @@ SESSION_KEY = "tenant"
 FORM_FIELD = "made_for_tenant"
 FORM_HEADER = "X-Portal-Tenant"
 """The tenant that a form was made for: its field (tools/templatetags/form_tokens.py), or the header of a request by htmx."""
+_WITHOUT_SESSION = ("/api/", "/static/", "/livez", "/readyz", "/metrics")
 _SAFE = {"GET", "HEAD", "OPTIONS", "TRACE"}
 # Views whose forms concern the person and no tenant, by the names of their routes.
 _OF_NO_TENANT = {
@@ -108,7 +110,14 @@ class TenantMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        request = cast(MemberRequest, request)
+        answer = self._answer(cast(MemberRequest, request))
+        if not request.path.startswith(_WITHOUT_SESSION) and not answer.has_header("Cache-Control"):
+            # Every page shows who is signed in and where, those of errors too, and most a tenant's data: neither a proxy nor
+            # the browser's cache may keep them past the sign-out.
+            patch_cache_control(answer, private=True, no_store=True)
+        return answer
+
+    def _answer(self, request: MemberRequest) -> HttpResponse:
         request.member, request.memberships = None, []
         if _needs_no_member(request):
             return self.get_response(request)
@@ -140,10 +149,7 @@ class TenantMiddleware:
 
 
 def _needs_no_member(request: HttpRequest) -> bool:
-    return (
-        request.path.startswith(("/api/", "/static/", "/livez", "/readyz", "/metrics"))
-        or not request.user.is_authenticated
-    )
+    return request.path.startswith(_WITHOUT_SESSION) or not request.user.is_authenticated
 
 
 def _calls_external(request: HttpRequest) -> bool:

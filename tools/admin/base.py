@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from django import forms
 from django.contrib import admin, messages
 from django.db import models
+from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
@@ -82,6 +83,13 @@ class TenantModelAdmin(ModelAdmin):
             kwargs["queryset"] = seen(cast(Any, db_field.related_model).objects.all())
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
+    def lookup_allowed(self, lookup: str, value: str, request: Any = None) -> bool:
+        """Only the columns and filters of the list. Django allows any column of the row in the address of a list, so that what no
+        page shows could be guessed letter by letter."""
+        filters: Any = self.get_list_filter(request)
+        shown = {*self.get_list_display(request), *(getattr(one, "parameter_name", one) for one in filters)}
+        return lookup.partition(LOOKUP_SEP)[0] in shown and super().lookup_allowed(lookup, value, request)
+
     def has_module_permission(self, request: HttpRequest) -> bool:
         return may(request, self.role_to_view) and super().has_module_permission(request)
 
@@ -127,14 +135,14 @@ class InstallationAdmin(ReadOnlyAdmin):
     is_of_catalogue = False
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        return _is_superuser(request) and super().has_module_permission(request)
+        return is_superuser(request) and super().has_module_permission(request)
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return _is_superuser(request) and super().has_view_permission(request, obj)
+        return is_superuser(request) and super().has_view_permission(request, obj)
 
 
-def _is_superuser(request: HttpRequest) -> bool:
-    return bool(getattr(request.user, "is_superuser", False))
+def is_superuser(request: HttpRequest) -> bool:
+    return request.user.is_active and bool(getattr(request.user, "is_superuser", False))
 
 
 class ServiceForm(ModelForm):

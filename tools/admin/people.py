@@ -1,26 +1,29 @@
-"""Admin of the users who are members of the tenant. No page and no form of it tells which other user names exist."""
+"""Admin of the users who are members of the tenant, and of the groups of permissions. No page and no form of it tells which other user
+names exist."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
-from django.contrib.auth.admin import UserAdmin
+from django.contrib.admin.utils import unquote
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from portal.tenancy.context import current_tenant
-from portal.tenancy.invitations import invitations_of
-from portal.tenancy.middleware import memberships
+from portal.tenancy.invitations import Invited, invitations_of
+from portal.tenancy.middleware import Member, memberships
 from portal.tenancy.models import Membership, Role
-from tools.admin.base import may
+from tools.admin.base import is_superuser, may
 
 if TYPE_CHECKING:
     NewUserForm = AdminUserCreationForm[User]
@@ -29,14 +32,36 @@ else:  # Django's classes take no parameters at run time
     NewUserForm = AdminUserCreationForm
     ModelAdmin = UserAdmin
 
-admin.site.unregister(User)
+admin.site.unregister([User, Group])
+
+BEYOND = (
+    "This user also belongs to a tenant in which you are no admin, or is invited to one, so nothing about them can be changed here. Their password "
+    "can be set with manage.py changepassword."
+)
 
 
-def _belongs_elsewhere(person: User) -> bool:
-    """Whether the person is a member of another tenant than the current one, or invited to one."""
-    found = {one.tenant_id for one in memberships(person.pk)}
-    found |= {one.tenant_id for one in invitations_of(person.get_username())}
-    return bool(found - {current_tenant()})
+class ForSuperusers:
+    """What tenants share: for superusers who are admins in the tenant that they work in."""
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, Role.ADMIN) and is_superuser(request)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_view_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_view_permission(request)
+
+
+@admin.register(Group)
+class PermissionGroupAdmin(ForSuperusers, GroupAdmin):
+    """Groups of Django's permissions. Those bound what the staff of all tenants may do in this admin, beside their roles."""
 
 
 class NewPersonForm(NewUserForm):
@@ -50,25 +75,43 @@ class NewPersonForm(NewUserForm):
         """Not here: its error would tell."""
 
 
+def _is_beyond(superuser: Any, tenants: Iterable[Member | Invited]) -> bool:
+    """Whether one of these tenants is one in which the superuser is no admin."""
+    own = {one.tenant_id for one in memberships(superuser.pk) if one.may(Role.ADMIN)}
+    return any(one.tenant_id not in own for one in tenants)
+
+
 @admin.register(User)
-class PersonAdmin(ModelAdmin):
-    """For superusers who are admins in the tenant. A user may be a member of other tenants too, so nobody is deleted or renamed
-    here: Active is taken away instead. The account of somebody who belongs to another tenant is only shown: with a password set
-    here one could sign in there as that person."""
+class PersonAdmin(ForSuperusers, ModelAdmin):
+    """A user may be a member of other tenants too, so nobody is deleted or renamed here: Active is taken away instead. Of such a
+    user nothing is changed: with a new password one would sign in to the other tenant as them."""
 
     add_form = NewPersonForm
     add_form_template = "admin/new_person.html"
 
-    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return may(request, Role.ADMIN) and request.user.is_active and request.user.is_superuser
+    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        if not super().has_change_permission(request, obj):
+            return False
+        if obj is None or obj == request.user:
+            return True
+        # Whoever sets the password of somebody who is invited could accept the invitation.
+        return not _is_beyond(request.user, [*memberships(obj.pk), *invitations_of(obj.get_username())])
 
-    has_module_permission = has_add_permission = has_view_permission
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        return self.has_view_permission(request) and (obj is None or not _belongs_elsewhere(obj))
+    def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
+        shown = super().get_fieldsets(request, obj)
+        if obj is None or self.has_change_permission(request, obj):
+            return shown
+        return [(None, {"fields": (), "description": BEYOND}), *shown]
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """What Django logged of the person, which the admins of all their tenants did."""
+        person = self.get_object(request, unquote(object_id))
+        if person is not None and not self.has_change_permission(request, person):
+            raise PermissionDenied(BEYOND)
+        return super().history_view(request, object_id, extra_context)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         return super().get_queryset(request).filter(pk__in=Membership.objects.values("user"))
@@ -79,7 +122,11 @@ class PersonAdmin(ModelAdmin):
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
         if change:
             super().save_model(request, obj, form, change)
-        elif not User.objects.filter(username__iexact=obj.username).exists():
+        elif not User.objects.filter(username__iexact=obj.username).exists() and not _is_beyond(
+            # Whoever made the user of an invited name could accept the invitation.
+            request.user,
+            invitations_of(obj.username),
+        ):
             with suppress(IntegrityError), transaction.atomic():  # somebody else was faster
                 obj.save()
 

@@ -161,6 +161,27 @@ def test_the_role_in_the_tenant_bounds_djangos_permissions(
     assert client.get(address("tenancy.Membership", "changelist")).status_code == 403
 
 
+@pytest.mark.parametrize(
+    ("label", "hidden", "shown"),
+    [
+        ("tools.Source", "last_error__startswith", "kind__exact"),
+        ("embeddings.EmbeddingModel", "url__startswith", "model__startswith"),
+        ("tenancy.ApiKey", "digest__isnull", "name"),
+        ("tenancy.IdempotencyKey", "body__contains", "status"),
+        ("tools.ToolEmbedding", "vector__isnull", "status__exact"),
+        ("tools.Tool", "search_text__contains", "source__id__exact"),
+    ],
+)
+def test_no_list_is_filtered_by_a_column_that_it_does_not_show_SEC_4(
+    superuser: Client, a_row_of_everything: None, label: str, hidden: str, shown: str
+) -> None:
+    rows = address(label, "changelist")
+    # Else the answers would tell what stands there, letter by letter.
+    answers = {superuser.get(f"{rows}?{hidden}={value}").status_code for value in ("0", "1", "r", "nothing")}
+    assert answers == {400}
+    assert superuser.get(f"{rows}?{shown}=1").status_code in {200, 302}
+
+
 def test_EMB_2_a_save_in_the_admin_goes_through_the_services(superuser: Client, imported_tool: Tool) -> None:
     form = {**change_form(superuser, imported_tool), "tags": "orders\r\nmoney"}
     assert superuser.post(address("tools.Tool", "change", imported_tool.pk), form).status_code == 302

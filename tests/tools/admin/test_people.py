@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
 from portal.tenancy.context import tenant_context
-from portal.tenancy.models import Invitation, Tenant
+from portal.tenancy.models import Invitation, Membership, Tenant
 from tests.support.clients import join, sign_in
 
 USERS = "/admin/auth/user/"
@@ -111,3 +111,63 @@ def test_only_superusers_who_are_admins_of_the_tenant_see_its_users_S21(tenant: 
     for path in (USERS, f"{USERS}add/", f"{USERS}{person.pk}/password/"):
         assert client.get(path).status_code in {302, 403}
         assert client.get(path, follow=True).redirect_chain in ([], [("/admin/", 302)])
+
+
+def test_a_superuser_changes_nothing_of_a_member_of_a_tenant_that_they_do_not_administer_SEC_1(
+    tenant: Tenant, make_tenant: Callable[..., Tenant], superuser: Client
+) -> None:
+    other, person = make_tenant(), User.objects.create_user("person", password=OLD)
+    join(tenant, person, "viewer")
+    path = f"{USERS}{person.pk}/"
+    form = {"password1": NEW, "password2": NEW, "usable_password": "true"}
+    assert superuser.get(f"{path}password/").status_code == 200
+    join(other, person, "admin")
+    assert superuser.post(f"{path}password/", form).status_code == 403
+    assert superuser.post(f"{path}change/", {"is_active": "", "email": "m@example.com"}).status_code == 403
+    assert superuser.get(f"{path}history/").status_code == 403
+    page = superuser.get(f"{path}change/").content.decode()
+    assert "so nothing about them can be changed here" in page
+    assert "_save" not in page
+    person.refresh_from_db()
+    assert (person.check_password(OLD), person.is_active, person.email) == (True, True, "")
+    # Their own account, and those of whom they administer everywhere, they change.
+    root = User.objects.get(username="root")
+    join(other, root, "operator")
+    assert superuser.get(f"{USERS}{root.pk}/password/").status_code == 200
+    assert superuser.get(f"{path}password/").status_code == 403
+    with tenant_context(other.pk):
+        Membership.objects.filter(user=root).update(role="admin")
+    assert superuser.post(f"{path}password/", form).status_code == 302
+    person.refresh_from_db()
+    assert person.check_password(NEW)
+
+
+def test_nobody_makes_the_user_that_another_tenant_has_invited_SEC_1(
+    tenant: Tenant, make_tenant: Callable[..., Tenant], superuser: Client
+) -> None:
+    other = make_tenant()
+    for where, name in ((other, "theirs"), (tenant, "ours")):
+        with tenant_context(where.pk):
+            Invitation.objects.create(username=name, role="admin", invited_by="somebody")
+    said = []
+    for name in ("theirs", "ours"):
+        said.append(add(superuser, name))
+        User.objects.get(username="root").logentry_set.all().delete()
+    assert said[0] == said[1]
+    assert [User.objects.filter(username=name).exists() for name in ("theirs", "ours")] == [False, True]
+
+
+def test_groups_of_permissions_are_for_superusers_who_are_admins_SEC_4(
+    tenant: Tenant, superuser: Client
+) -> None:
+    staff = User.objects.create_user("staff", is_staff=True)
+    staff.user_permissions.set(Permission.objects.filter(content_type__app_label="auth"))
+    join(tenant, staff, "admin")
+    homeless = Client()
+    homeless.force_login(User.objects.create_superuser("homeless"))
+    for client in (sign_in(tenant, staff), homeless):
+        assert client.get("/admin/auth/group/").status_code == 403
+        assert client.post("/admin/auth/group/add/", {"name": "mine"}).status_code == 403
+    assert not Group.objects.exists()
+    assert superuser.post("/admin/auth/group/add/", {"name": "editors"}).status_code == 302
+    assert Group.objects.get().name == "editors"

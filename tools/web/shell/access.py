@@ -1,4 +1,4 @@
-"""Access to pages: `member_page` requires a sign-in, a tenant and a role, and sets the headers of every page's answer; and what
+"""Access to pages: `member_page` requires a sign-in, a tenant and a role, and tells caches of htmx; and what
 views ask of their request: who acts, which row, page or part.
 """
 
@@ -15,7 +15,7 @@ from django.core.exceptions import ObjectDoesNotExist, PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect, reswap, retarget
 from django_htmx.middleware import HtmxDetails
@@ -83,8 +83,6 @@ def member_page(
                 # htmx would follow, and put a whole page into the place of a fragment or a dialog.
                 answer = HttpResponseClientRedirect(answer["Location"])
             patch_vary_headers(answer, ["HX-Request"])
-            # Pages show a tenant's data: neither a proxy nor the browser's cache may keep them past the sign-out.
-            patch_cache_control(answer, private=True, no_store=True)
             return answer
 
         vars(guarded)["calls_external"] = calls_external  # TenantMiddleware reads it

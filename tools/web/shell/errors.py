@@ -94,7 +94,6 @@ def _other_tenant(request: HttpRequest, made_for: Member | None) -> HttpResponse
     is_htmx = getattr(request, "htmx", False)
     part = "#refusal" if is_htmx else ""
     answer = render(request, f"shell/other_tenant.html{part}", context, status=409)
-    answer["Cache-Control"] = "private, no-store"
     # A dialog or a row of a table would be too small for it.
     return reswap(retarget(answer, "#main"), "innerHTML") if is_htmx else answer
 

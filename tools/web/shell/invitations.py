@@ -8,7 +8,6 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from portal.http.history_context import history_context
@@ -19,7 +18,6 @@ from tools.web.shell.access import TenantRequest, to_login
 ANSWERS = {"accept": True, "decline": False}
 
 
-@never_cache
 @require_http_methods(["GET", "POST"])
 def invitations(request: HttpRequest) -> HttpResponse:
     """The person's invitations; a POST answers one of them."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ from django.db import connection
 from django.test import Client, RequestFactory
 
 from portal.tenancy.context import tenant_context
+from portal.tenancy.middleware import FORM_HEADER
 from portal.tenancy.models import Membership, Tenant
 from tests.support.clients import make_client, sign_in
 from tests.support.waiting import wait_until_blocks
@@ -78,6 +80,28 @@ def test_pages_carry_the_strict_policy_and_nothing_inline(operator_client: Clien
     assert html.count("<h1") == 1
     assert "no-store" in answer["Cache-Control"]
     assert "HX-Request" in answer["Vary"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/nowhere/", 404), ("/tools/new/", 403), ("/docs/problems/", 200), ("/invitations/", 200), ("/", 302)],
+)
+def test_no_cache_keeps_a_page_that_names_its_visitor_nor_one_of_an_error_SEC_1(
+    viewer_client: Client, path: str, status: int
+) -> None:
+    answer = viewer_client.get(path)
+    assert (answer.status_code, answer["Cache-Control"]) == (status, "private, no-store")
+
+
+def test_no_cache_keeps_a_form_that_was_refused_SEC_1(viewer_client: Client) -> None:
+    answers = [
+        viewer_client.post("/password/", headers={FORM_HEADER: made_for}) for made_for in ("", str(uuid4()))
+    ]
+    forged = Client(enforce_csrf_checks=True)
+    forged.cookies = viewer_client.cookies
+    answers.append(forged.post("/password/"))
+    found = [(answer.status_code, answer.get("Cache-Control")) for answer in answers]
+    assert found == [(409, "private, no-store"), (409, "private, no-store"), (403, "private, no-store")]
 
 
 def test_viewers_see_and_change_nothing(viewer_client: Client, make_tool: Callable[..., Tool]) -> None:

@@ -113,7 +113,10 @@ def test_a_text_that_is_too_long_to_be_kept_is_said_to_be_case_62(db: None, anon
     assert "kept" not in dict(hidden(page))
     answer = anonymous_client.post("/tools/new/", {"description": "ä" * 60_000})
     assert answer.status_code == 403
-    assert "Your session has ended, and what you sent was not received. Go back to the form" in answer.content.decode()
+    assert (
+        "Your session has ended, and what you sent was not received. Go back to the form"
+        in answer.content.decode()
+    )
 
 
 @pytest.mark.parametrize("button", ["embedding/refresh/", "active/", "delete/"])
