@@ -327,25 +327,18 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A frozen broker must cost a save one bounded wait, never a hang (RELIABILITY rule 12).
+# fmt: off
 CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "socket_timeout": 1,
-    "socket_connect_timeout": 1,
-    "max_retries": 0,
-    "visibility_timeout": 60,
+    "socket_timeout": 1, "socket_connect_timeout": 1, "max_retries": 0, "visibility_timeout": 60,
 }
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_BEAT_SCHEDULE_FILENAME = BEAT_FILE
-# fmt: off
 CELERY_BEAT_SCHEDULE = {
     "reconcile-embeddings": {"task": "embeddings.tasks.reconcile", "schedule": EMBEDDING_RECONCILE_SECONDS, "options": {"expires": 240}},
     "prune-idempotency-keys": {"task": "portal.ops.tasks.prune_idempotency_keys", "schedule": 3600, "options": {"expires": 3000}},
     "start-due-syncs": {"task": "tools.tasks.start_due_syncs", "schedule": 60, "options": {"expires": 50}},
     "prune-jobs": {"task": "portal.ops.tasks.prune_jobs", "schedule": 86_400, "options": {"expires": 80_000}},
-    "prune-sign-ins": {
-        "task": "portal.ops.tasks.prune_sign_ins",
-        "schedule": 86_400,
-        "options": {"expires": 80_000},
-    },
+    "prune-sign-ins": {"task": "portal.ops.tasks.prune_sign_ins", "schedule": 86_400, "options": {"expires": 80_000}},
     "prune-syncs": {"task": "tools.tasks.prune_syncs", "schedule": 86_400, "options": {"expires": 80_000}},
 }
 # fmt: on
