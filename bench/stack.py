@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,15 +88,10 @@ class Stack:
     def await_port(self, port: int) -> None:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-            try:
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection, suppress(OSError):
                 connection.request("GET", "/livez")
                 if connection.getresponse().status == 200:
                     return
-            except OSError:
-                pass
-            finally:
-                connection.close()
             time.sleep(0.1)
         raise RuntimeError(f"nothing answers on port {port}")
 
