@@ -23,7 +23,7 @@ from portal.outbound.errors import FetchError
 from portal.tenancy.context import tenant_context
 from tools.catalogue.errors import SyncFailed, WrongSyncState
 from tools.catalogue.sources import source_write
-from tools.catalogue.visibility import require_whole
+from tools.catalogue.visibility import require_all_sensitivities, require_whole
 from tools.imports.formats.specs import DocumentRefused, ParsedDocument
 from tools.imports.syncing.apply import Progress, apply_changes, check_removals
 from tools.imports.syncing.changes import ImportReport, LayeredDocument, Plan
@@ -67,9 +67,10 @@ def import_parsed(
     actor: str,
     dry_run: bool = False,
     confirm_removals: bool = False,
+    progress: Progress = lambda _: None,
 ) -> ImportReport:
-    """Imports a document that is parsed already, in the current tenant. Raises as `import_document`; in a dry run nothing is
-    stored either."""
+    """Imports a document that is parsed already, in the current tenant. Raises as `import_document`, and what `progress` raises (as
+    in `apply_changes`); in a dry run nothing is stored either."""
     if dry_run:
         plan = make_plan(*_load(document, incoming))
         plan.report.dry_run = True
@@ -82,7 +83,7 @@ def import_parsed(
         address = address_of(parsed, source)
         save_source(source, address)
         stored, is_new = store_document(source, parsed, plan.report)
-        apply_changes(source, plan.changes, namespace=incoming.namespace, actor=actor)
+        apply_changes(source, plan.changes, namespace=incoming.namespace, actor=actor, progress=progress)
         has_news = is_new or not plan.is_empty
         if (has_news or source.failures) and any(address):
             record_success(source)
@@ -234,10 +235,16 @@ def is_all_of_source(sync: Sync) -> bool:
 def _load(
     document: ParsedDocument, incoming: IncomingDocument, *, lock: bool = False
 ) -> tuple[Source, LayeredDocument]:
-    """As `load_source`, for a caller who may see all tools of a source that is stored. Raises BeyondRights."""
+    """As `load_source`, for a caller who may see all tools of a source that is stored. Who gives that another address decides over
+    its later syncs, and who names an MCP server learns whatever it offers, so both need a caller who may see tools of every
+    sensitivity, as `update_source` and a test of the server do. Raises BeyondRights."""
     source, parsed = load_source(document, incoming, lock=lock)
     if not source.is_new:
         require_whole(source)
+    address = address_of(parsed, source)
+    is_another = address not in (NO_ADDRESS, Address(source.url, source.server))
+    if is_another and (address.server is not None or not source.is_new):
+        require_all_sensitivities()
     return source, parsed
 
 
