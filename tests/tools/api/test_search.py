@@ -223,9 +223,7 @@ def test_a_score_does_not_tell_how_many_tools_above_a_key_have_a_word_SEC_4(
 ) -> None:
     def keyword(client: APIClient, **filters: str) -> float:
         found = client.get("/api/v1/tools/search", {"query": "zorblax", **filters}).json()["results"]
-        value: float = next(
-            one["components"]["keyword"] for one in found if one["tool"]["tool_id"] == "seen"
-        )
+        value: float = next(one["components"]["keyword"] for one in found if one["tool"]["tool_id"] == "seen")
         return value
 
     low, whole = make_api(owner, max_sensitivity="public"), make_api(owner)
