@@ -88,7 +88,10 @@ class Stack:
     def await_port(self, port: int) -> None:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
-            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection, suppress(OSError):
+            with (
+                closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection,
+                suppress(OSError),
+            ):
                 connection.request("GET", "/livez")
                 if connection.getresponse().status == 200:
                     return

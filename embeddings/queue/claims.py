@@ -88,8 +88,8 @@ def claim(
     """Claims up to `limit` due tasks of all tenants for one lease, of the models in the slots `of` (default: all slots) whose
     circuit is closed; needs the worker's login. Counts the attempt.
 
-    The most urgent priority comes first, and in it every tenant with due tasks has an equal share, so that one tenant's
-    backfill does not hold up another's. With `watermarks` the claim starts where the caller's last one ended.
+    Every tenant with due tasks has an equal share, of its most urgent priority alone, so that neither the backfill nor the edits of
+    one tenant hold up another's work (SEC-5). With `watermarks` the claim starts where the caller's last one ended.
 
     A task whose worker died is due again when its lease ends. It may be what killed the worker, so it is claimed alone: no
     other task is to lose an attempt with it.
@@ -110,6 +110,9 @@ def claim(
         seen_times=[at for _, _, at in seen],
     )
     tasks, expired = [], 0
+    rows.sort(
+        key=lambda row: row[9]
+    )  # edits first: their vectors are made and stored before those of the others' backfills
     for id_, tenant_id, type_, entity_id, text_hash, attempts, claim_id, model, before, priority, at in rows:
         tasks.append(Task(id_, tenant_id, type_, entity_id, text_hash, attempts, claim_id, by_model[model]))
         expired += before == TaskStatus.RUNNING

@@ -67,7 +67,9 @@ class HasScope(BasePermission):
         if not isinstance(request.auth, Caller):
             raise unauthenticated()
         method = "GET" if request.method == "HEAD" else str(request.method)
-        if method == "OPTIONS" or not hasattr(view, method.lower()):
+        # A method of HTTP, as DRF knows them: a view has other attributes, too.
+        known = method != "OPTIONS" and method.lower() in view.http_method_names
+        if not known or not hasattr(view, method.lower()):
             raise MethodNotAllowed(str(request.method))
         if scope := scope_of(view, method):
             require_scope(request.auth, scope)

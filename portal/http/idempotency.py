@@ -60,7 +60,9 @@ def marked_idempotent(handler: Handler) -> Handler:
 
 def _once(view: APIView, request: Request, key: str, run: Callable[[], Response]) -> Response:
     caller = cast(Caller, request.auth)
-    target = hashlib.sha256(f"{request.method} {request.get_full_path()}".encode()).digest()
+    # With its rights, since a key that may see less than it did is not to be told again what it was told then.
+    rights = f"{caller.max_sensitivity} {' '.join(sorted(caller.scopes))}"
+    target = hashlib.sha256(f"{request.method} {request.get_full_path()} {rights}".encode()).digest()
     body = _digest(request.data)  # before the lock, as the upload may be slow
     with tenant_context(caller.tenant_id):
         _lock(caller, target, key)

@@ -227,7 +227,7 @@ class IdempotencyKey(TenantModel):
     """What a POST with an `Idempotency-Key` was answered, written in the transaction of its effect."""
 
     api_key = TenantForeignKey(ApiKey, on_delete=models.CASCADE, related_name="+", db_index=False)
-    # Of method, path and parameters: an address may be longer than an index can hold.
+    # Of method, path and parameters, which may be longer than an index can hold, and of the key's rights.
     target_digest = models.BinaryField(max_length=32)
     key = models.CharField(max_length=IDEMPOTENCY_KEY_LENGTH)
     body_digest = models.BinaryField(max_length=32)

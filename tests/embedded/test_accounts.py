@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,24 @@ from portal.embedded import ROOT
 from portal.embedded.account import COMMANDS, DATA, PORTAL, PortalAccount, portal_account, system_account
 from portal.embedded.supervisor import Supervisor
 from portal.processes import LOGIN_OF_ROLE, Process
-from tests.support.servers.account_spy import ANSWER, SPY
-from tests.support.servers.mcp_servers import plain
+from tests.support.servers.account_spy import ANSWER, SPY, needs_landlock
+from tests.support.servers.mcp_servers import plain, running, soon
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has other accounts")
 URLS = {name: f"postgresql://{name}/portal" for name in LOGIN_OF_ROLE.values()}
 
 
-def spied(account: PortalAccount, role: str, environment: dict[str, str], capsys: Any, *paths: Path) -> Any:
+def spied(
+    account: PortalAccount,
+    role: str,
+    environment: dict[str, str],
+    capsys: Any,
+    *paths: Path,
+    server: Sequence[str] = (),
+) -> Any:
     """What a process of this role says of itself, and a server that it starts."""
-    server = json.dumps([*plain(ANSWER, before=SPY), *map(str, paths)])
-    command = ("python", "-m", "tests.support.servers.account_spy", server, *map(str, paths))
+    words = json.dumps(server or [*plain(ANSWER, before=SPY), *map(str, paths)])
+    command = ("python", "-m", "tests.support.servers.account_spy", words, *map(str, paths))
     supervisor = Supervisor(ROOT, [Process("spy", command, role=role)], environment, account)
     deadline, said = time.monotonic() + 60, ""
     try:
@@ -62,6 +71,25 @@ def test_root_runs_the_portal_as_an_account_that_reads_no_secret_and_knows_one_l
     assert list(server["files"].values()) == ["PermissionError"]
     assert set(server["environ"].values()) == set(server["memory"].values()) == {"PermissionError"}
     assert (server["home"], server["empty"], server["privileges"]) == (True, [], True)
+    assert server["beside"] == "PermissionError"
+
+
+@needs_root
+@needs_landlock
+def test_a_server_that_kills_the_session_which_started_it_leaves_no_process_S11(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = f"mark-{tmp_path.name}"
+    code = (
+        "import os, signal, subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', {mark!r}], start_new_session=True)\n"
+        "os.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(600)"
+    )
+    account = portal_account(ROOT)
+    assert account is not None
+    base = {**os.environ, "SECRET_KEY": "signs", "HOME": str(account.home)}
+    assert spied(account, "app", base, capsys, server=[sys.executable, "-c", code])["server"] == ""
+    assert soon(lambda: running(mark), 3) == []
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tools.catalogue.tools import create_tool, update_tool
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import IncomingDocument
 from tools.imports.syncing.store import record_failure
-from tools.models import Source, Tool
+from tools.models import McpServer, Source, Tool
 
 SHOWN = "showntool"
 """The tool_id of a tool that everybody may see, and the source of another one."""
@@ -66,6 +66,8 @@ def build_hidden(tenant: Tenant, **hidden: str) -> World:
     )
     _shown(tenant, canary, hidden)
     server = servers.create_server(actor="olga", slug="mcp", title="Tools", url="http://127.0.0.1/mcp")
+    if "sensitivity" in hidden:  # of which an MCP server knows nothing when it says what it offers
+        McpServer.objects.filter(pk=server.pk).update(last_error=f"Its last words: {canary}")
     return World(
         tenant, canary, make_api(tenant), _client(tenant, Role.ADMIN, is_staff=True), tool, imported, source, job, server, sync
     )  # fmt: skip

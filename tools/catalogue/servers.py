@@ -2,6 +2,9 @@
 
 A server names what the installation allows its tenant (mcp_allow_list.py) and never holds it: the id of a command, and for each
 HTTP header the environment variable with its value, which is read when the server is asked and goes nowhere else.
+
+Who writes a server decides what the later syncs of all sources that are read there write, whatever the sensitivity of their
+tools; so a caller who is bound to a sensitivity writes none.
 """
 
 from __future__ import annotations
@@ -41,8 +44,9 @@ _NOT_THEIRS = {
 
 
 def create_server(*, actor: str, **fields: Any) -> McpServer:
-    """Raises Invalid, NameTaken."""
+    """Raises Invalid, NameTaken, BeyondRights."""
     refuse_unknown_fields(fields, EDITABLE_FIELDS)
+    require_all_sensitivities()
     server = McpServer(**fields)
     _validate(server, fields)
     with catalogue_write(actor):
@@ -56,6 +60,7 @@ def update_server(
     """Writes what differs. A changed connection is one that was not asked yet. `expected_event` is the number of the newest
     event that the author saw. Raises StaleSettings, Invalid, NameTaken, BeyondRights, and McpServer.DoesNotExist."""
     refuse_unknown_fields(changes, EDITABLE_FIELDS)
+    require_all_sensitivities()
     with catalogue_write(actor):
         server: McpServer = McpServer.objects.select_for_update(no_key=True).get(pk=pk)
         require_event(server, expected_event)
@@ -63,9 +68,6 @@ def update_server(
         if not changed:
             return server
         if changed.keys() & _CONNECTION:
-            if server.sources.exists():
-                # Their later syncs read there, with the rights of the tenant or of somebody else.
-                require_all_sensitivities()
             changed |= {"health": Health.UNKNOWN, "last_error": ""}
         for name, value in changed.items():
             setattr(server, name, value)
@@ -76,7 +78,8 @@ def update_server(
 
 
 def delete_server(*, pk: UUID, actor: str) -> None:
-    """Raises ManagedBySource while sources are read from it, and McpServer.DoesNotExist."""
+    """Raises ManagedBySource while sources are read from it, BeyondRights, and McpServer.DoesNotExist."""
+    require_all_sensitivities()
     with catalogue_write(actor):
         server = McpServer.objects.select_for_update(no_key=True).get(pk=pk)
         try:

@@ -5,6 +5,7 @@ tools/catalogue/sources.py, and imports write through tools/imports/syncing/appl
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -41,6 +42,19 @@ _SOURCE_OWNED = {
     "output": "What this tool gives back comes from its source and cannot be changed here. Say what you know of it in the "
     "description.",
 }
+
+MAX_BYTES = 100_000
+"""Of what people write of one tool, in all. A page of a list has a hundred tools, and a web process holds it whole."""
+_UNBOUNDED = (
+    "description",
+    "tags",
+    "tech_stack",
+    "use_cases",
+    "target_personas",
+    "parameters",
+    "output",
+    "annotations",
+)
 
 
 @contextmanager
@@ -189,6 +203,16 @@ def _validate(tool: Tool, given: Mapping[str, object]) -> None:
     for field, value in objects.items():
         if not isinstance(value, dict):
             raise Invalid({field: ["Must be a JSON object."]})
+    _require_small(tool, given)
+
+
+def _require_small(tool: Tool, given: Mapping[str, object]) -> None:
+    """Raises Invalid where the given values make the tool larger than one may be."""
+    long = [name for name in _UNBOUNDED if tool.endpoint_id is None or name not in _SOURCE_OWNED]
+    size = sum(len(json.dumps(getattr(tool, name), ensure_ascii=False).encode()) for name in long)
+    if size > MAX_BYTES and (filled := [name for name in long if given.get(name)]):
+        sentence = f"The texts, lists and schemas of a tool may have {MAX_BYTES // 1000} kB together; these have {size // 1000:,}."
+        raise Invalid({name: [sentence] for name in filled})
 
 
 def _changed_texts(tool: Tool, given: object) -> dict[str, str]:
@@ -209,6 +233,8 @@ def _changed_texts(tool: Tool, given: object) -> dict[str, str]:
             for name, text in given.items()
             if len(name) > most and text != known.get(name)
         ]
+    if sum(len(text.encode(errors="replace")) for text in {**known, **given}.values()) > MAX_BYTES:
+        problems.append(f"The descriptions of a tool's parameters may have {MAX_BYTES // 1000} kB together.")
     if problems:
         raise Invalid({"parameter_descriptions": problems})
     return {name: text for name, text in given.items() if text != known[name]}

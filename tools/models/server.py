@@ -14,6 +14,7 @@ from portal.error_text import ErrorField
 from portal.tenancy.fields import one_of
 from portal.tenancy.history import track
 from portal.tenancy.models import TenantModel
+from portal.tenancy.rights import current_rights
 
 SLUG_PATTERN = r"^[a-z0-9][a-z0-9._-]*$"
 
@@ -60,3 +61,8 @@ class McpServer(TenantModel):
 
     def __str__(self) -> str:
         return self.slug
+
+    @property
+    def shown_error(self) -> str:
+        """Its `last_error`, which may quote whatever the server said of its tools, for those who may ask it themselves; else empty."""
+        return self.last_error if current_rights().sees_all_sensitivities else ""

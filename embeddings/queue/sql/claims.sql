@@ -10,8 +10,9 @@ AND task.model = ANY(%(models)s) AND task.model <> ALL (ARRAY(
 
 -- name: claim
 -- Claims due tasks of all tenants: pending -> running, and running -> running where the lease has ended.
--- The most urgent priority alone, and in it every tenant with due tasks in equal shares. A task whose lease has ended is claimed
--- alone, since it may be what killed its worker.
+-- Every tenant with due tasks has an equal share, and of each tenant its most urgent priority alone: its edits come before its
+-- backfills, and take nothing of the share of another tenant (SEC-5). A task whose lease has ended is claimed alone, since it may be
+-- what killed its worker.
 -- In:    limit, claim (the new claim id), lease (seconds), margin (seconds), types, models, priorities, and the watermarks:
 --        seen_tenants, seen_priorities, seen_times (parallel arrays).
 -- Out:   id, tenant_id, entity_type, entity_id, source_hash, attempts, claim_id, model, the status before, priority, watermark.
@@ -25,20 +26,21 @@ WITH lanes AS (
     LEFT JOIN unnest(%(seen_tenants)s::uuid[], %(seen_priorities)s::smallint[], %(seen_times)s::timestamptz[])
         AS seen(tenant_id, priority, at) ON seen.tenant_id = tenant.id AND seen.priority = urgent.priority
 ), served AS MATERIALIZED (
-    SELECT *, (%(limit)s + count(*) OVER same - 1) / count(*) OVER same AS share FROM lanes AS lane
-    -- OFFSET keeps the planner from making a join of EXISTS, which would read the whole queue.
-    WHERE EXISTS (SELECT FROM embeddings_embeddingtask AS task WHERE {due} OFFSET 0)
-    WINDOW same AS (PARTITION BY priority)
+    SELECT *, (%(limit)s + count(*) OVER () - 1) / count(*) OVER () AS share FROM (
+        SELECT DISTINCT ON (tenant_id) * FROM lanes AS lane
+        -- OFFSET keeps the planner from making a join of EXISTS, which would read the whole queue.
+        WHERE EXISTS (SELECT FROM embeddings_embeddingtask AS task WHERE {due} OFFSET 0)
+        ORDER BY tenant_id, priority
+    ) AS urgent
     ORDER BY priority, random()
 ), first AS MATERIALIZED (
-    -- Read in the order of `served`, so that no backfill is locked while there are edits enough.
+    -- Read in the order of `served`: where there are more tenants than `limit`, those with edits come first.
     SELECT free.* FROM served AS lane CROSS JOIN LATERAL (
         SELECT id, tenant_id, priority, status, next_attempt_at FROM embeddings_embeddingtask AS task WHERE {due}
         ORDER BY next_attempt_at LIMIT lane.share FOR UPDATE SKIP LOCKED
     ) AS free LIMIT %(limit)s
 ), due AS (
-    SELECT id, status, min(next_attempt_at) OVER (PARTITION BY tenant_id) AS watermark
-    FROM first WHERE priority = (SELECT min(priority) FROM first)
+    SELECT id, status, min(next_attempt_at) OVER (PARTITION BY tenant_id) AS watermark FROM first
 ), abandoned AS (
     SELECT * FROM due WHERE status = 'running' LIMIT 1
 ), chosen AS (

@@ -183,6 +183,9 @@ def test_api_3_head_needs_the_scope_of_get_and_unknown_methods_are_405(
     assert make_api(owner, Scope.SEARCH_READ).head(path).status_code == 403
     for method in ("put", "options"):
         assert getattr(make_api(owner), method)(path).status_code == 405
+    # A view's other attributes are no methods of HTTP.
+    for name in ("CALLER", "RIGHTS", "DISPATCH", "REQUIRED_SCOPE", "_IN_TENANT"):
+        assert make_api(owner).generic(name, path).status_code == 405
 
 
 @pytest.mark.parametrize("highest", Sensitivity.values)

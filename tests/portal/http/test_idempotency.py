@@ -19,7 +19,7 @@ from rest_framework.test import APIClient
 
 from portal.http.idempotency import prune_idempotency_keys
 from portal.tenancy.context import tenant_context
-from portal.tenancy.models import IdempotencyKey, Tenant
+from portal.tenancy.models import ApiKey, IdempotencyKey, Tenant
 from tests.support.api import PETS, TOOLS, assert_problem, upload
 from tests.support.clients import make_api
 from tests.support.database import login
@@ -54,6 +54,15 @@ def test_api_1_another_body_is_a_422_and_another_key_or_path_or_caller_is_anothe
     assert_problem(post(agent, "b"), 409, "name_taken")
     assert_problem(post(make_api(owner), "a"), 409, "name_taken")
     assert_problem(post(agent, "a", path=f"{TOOLS}?x=1"), 409, "name_taken")
+
+
+def test_a_key_that_may_see_less_by_now_is_not_told_again_what_it_was_told_SEC_4(
+    owner: Tenant, agent: APIClient
+) -> None:
+    assert post(agent, "a", sensitivity="restricted").status_code == 201
+    with tenant_context(owner.pk):
+        ApiKey.objects.update(max_sensitivity="internal")
+    assert_problem(post(agent, "a", sensitivity="restricted"), 403, "permission_denied")
 
 
 def test_api_1_a_refusal_is_not_stored_so_the_key_is_free_for_the_corrected_request(agent: APIClient) -> None:

@@ -9,12 +9,20 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+needs_landlock = pytest.mark.skipif(
+    ctypes.CDLL(None).syscall(444, None, 0, 1) < 6, reason="the kernel has no Landlock for processes"
+)
 # A server whose only tool's description says what it could see of itself, of its ancestors, and of the files that are its arguments.
 SPY = """
 import json, os, sys
 def read(path):
     try:
         with open(path, "rb") as file: return len(file.read(1)) > 0
+    except OSError as error: return type(error).__name__
+def beside():
+    try: return os.listdir("..")
     except OSError as error: return type(error).__name__
 parent, ancestors = os.getppid(), []
 while parent > 1 and len(ancestors) < 20:
@@ -23,7 +31,7 @@ while parent > 1 and len(ancestors) < 20:
 status = open("/proc/self/status").read()
 found = json.dumps({
     "user": os.getresuid(), "group": os.getresgid(), "groups": os.getgroups(), "home": os.environ["HOME"] == os.getcwd(),
-    "empty": os.listdir("."), "environment": sorted(os.environ), "files": {path: read(path) for path in sys.argv[1:]},
+    "empty": os.listdir("."), "beside": beside(), "environment": sorted(os.environ), "files": {path: read(path) for path in sys.argv[1:]},
     "environ": {str(one): read(f"/proc/{one}/environ") for one in ancestors},
     "memory": {str(one): read(f"/proc/{one}/mem") for one in ancestors}, "privileges": "NoNewPrivs:\\t1" in status,
 })

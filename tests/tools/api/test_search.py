@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 
 from embeddings import slots
 from portal.tenancy.models import Tenant
+from tests.support.clients import make_api
 from tools.models import Tool
 
 SEARCH = "/api/v1/tools/search"
@@ -215,3 +216,24 @@ def test_case_36_no_answer_holds_a_number_that_json_does_not_have(
     assert b"NaN" not in answer.content
     assert b"Infinity" not in answer.content
     assert {result["tool"]["tool_id"] for result in answer.json()["results"]} == {"send_mail", "blank"}
+
+
+def test_a_score_does_not_tell_how_many_tools_above_a_key_have_a_word_SEC_4(
+    owner: Tenant, tool_of: ToolOf
+) -> None:
+    def keyword(client: APIClient, **filters: str) -> float:
+        found = client.get("/api/v1/tools/search", {"query": "zorblax", **filters}).json()["results"]
+        value: float = next(one["components"]["keyword"] for one in found if one["tool"]["tool_id"] == "seen")
+        return value
+
+    low, whole = make_api(owner, max_sensitivity="public"), make_api(owner)
+    tool_of("seen", description="A zorblax.", sensitivity="public")
+    before = keyword(low)
+    for number in range(5):
+        tool_of(f"hidden{number}", description="A zorblax.", sensitivity="restricted")
+    assert keyword(low) == before
+    among_six = keyword(whole)
+    assert among_six < before
+    tool_of("private", description="A zorblax.", visibility="private")
+    assert keyword(whole) == among_six
+    assert keyword(whole, sensitivity="public") == before

@@ -261,3 +261,48 @@ def test_api_1_a_wrong_name_of_the_source_is_refused_before_anything_is_read(age
     asked = {"url": "http://127.0.0.1:1/never.json", "source": "Not a slug"}
     problem = assert_problem(agent.post(SOURCES, asked, format="json"), 400, "validation_error")
     assert [one["pointer"] for one in problem["errors"]] == ["/source"]
+
+
+def test_an_import_by_a_low_key_moves_no_source_to_another_address_SEC_4(
+    agent: APIClient, owner: Tenant, server: DocumentServer
+) -> None:
+    low = make_api(owner, max_sensitivity="internal")
+    here, there = (server.put(path, document("a")) for path in ("/here.json", "/there.json"))
+    assert post(agent, url=here, source="shop").status_code == 200
+    assert post(low, url=here, source="shop").json()["unchanged"] == 1
+    for options in ({}, {"dry_run": True}):
+        assert_problem(post(low, url=there, source="shop", **options), 403, "permission_denied")
+    assert agent.get(f"{SOURCES}/shop").json()["url"] == here
+    assert upload(low, raw("a", "b"), source="shop").status_code == 200, "which moves nothing"
+    assert post(low, url=there, source="new").status_code == 200
+    assert post(agent, url=there, source="shop", confirm_removals=True).status_code == 200
+    assert agent.get(f"{SOURCES}/shop").json()["url"] == there
+
+
+def test_a_low_key_neither_reads_nor_writes_an_mcp_server_SEC_4(
+    agent: APIClient, owner: Tenant, settings: Any, tmp_path: Path
+) -> None:
+    canary = "payroll"
+    mcp_servers.allow(settings, tmp_path, house=mcp_servers.plain('{"tools": [{"name": "payroll"}]}'))
+    with tenant_context(owner.pk):
+        servers.create_server(actor="test", slug="house", command_id="house")
+    low = make_api(owner, max_sensitivity="confidential")
+    for options in ({}, {"dry_run": True}):
+        refused = post(low, server="house", source="mine", **options)
+        assert canary not in str(assert_problem(refused, 403, "permission_denied"))
+    with tenant_context(owner.pk):
+        assert McpServer.objects.get().health == "unknown", "it was not even asked"
+        McpServer.objects.update(last_error=f"Its last words: {canary}")
+    assert [client.get("/api/v1/servers/house").json()["last_error"] for client in (low, agent)] == [
+        None,
+        f"Its last words: {canary}",
+    ]
+    changes = {"title": "Mine", "url": "https://example.com/mcp", "command_id": ""}
+    headers = {"If-Match": "*"}
+    for answer in (
+        low.patch("/api/v1/servers/house", changes, format="json", headers=headers),
+        low.delete("/api/v1/servers/house", headers=headers),
+        post(low, "/api/v1/servers", slug="mine", url="https://example.com/mcp"),
+    ):
+        assert_problem(answer, 403, "permission_denied")
+    assert post(agent, server="house", source="mine").json()["added"] == 1

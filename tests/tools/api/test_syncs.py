@@ -299,6 +299,15 @@ def test_syn_4_a_large_document_is_planned_and_applied_by_a_job(
     assert_problem(small, 409, "removals_need_confirmation")
 
 
+def test_a_document_that_takes_long_to_write_is_left_to_a_job_S8(
+    committed: Tenant, client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.api.sources.views.WRITE_SECONDS", 0)
+    job = work(committed, upload(client, raw("a", "b"), source="shop"))
+    assert (job["state"], job["kind"], job["done"]) == ("succeeded", "apply_sync", 2)
+    assert names(committed) == {"a", "b"}
+
+
 def test_sec_1_a_sync_is_found_under_its_own_source_only(agent: APIClient, owner: Tenant) -> None:
     for slug in ("shop", "zoo"):
         upload(agent, raw(slug), source=slug)

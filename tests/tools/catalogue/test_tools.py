@@ -323,3 +323,21 @@ def test_an_override_is_recorded_once_however_often_it_is_edited(tenant: Tenant)
     override = ManualOverride.objects.get()
     assert (override.value, override.imported_value) == ("Three.", "Imported.")
     assert Tool.objects.filter(version=F("version")).get().version == 4
+
+
+def test_what_people_write_of_a_tool_has_a_bound_that_a_list_of_tools_can_hold_S8(
+    tenant: Tenant, make_tool: MakeTool
+) -> None:
+    import_document(tenant, document("fish", fish="Feeds fish."), "zoo")
+    hand_made, imported = make_tool(), Tool.objects.get(tool_id="fish")
+    for tool in (hand_made, imported):
+        wanted = update(tool, description="d" * 60_000)
+        # Field by field does not get further than all at once.
+        with pytest.raises(Invalid, match="may have 100 kB together; these have 1"):
+            update(wanted, use_cases=["u" * 50_000])
+        assert update(wanted, use_cases=["u" * 30_000], active=False).version == 3
+    with pytest.raises(Invalid, match="description: The texts"):
+        create_tool(actor="olga", tool_id="x", name="X", description="ä" * 60_000)
+    tool = make_tool(parameters={"type": "object", "properties": {"a": {}, "b": {}}})
+    with pytest.raises(Invalid, match="may have 100 kB together"):
+        update(tool, parameter_descriptions={"a": "a" * 60_000, "b": "b" * 60_000})

@@ -25,7 +25,9 @@ class ServerSerializer(RowSerializer):
     """A server as callers see it."""
 
     headers = headers_field(read_only=True)
-    last_error = BlankAsNullField()
+    last_error = BlankAsNullField(
+        source="shown_error", help_text="Null for a key that may not see tools of every sensitivity."
+    )
 
     class Meta:
         model = McpServer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -59,8 +61,25 @@ from tools.models import McpServer, Source, SourceDocument, SourceKind, SyncStat
 Found = tuple[IncomingDocument, ParsedDocument]
 LARGE = 5_000
 """Operations of a document up to which a request waits for its import: a worker of the web has a minute for each."""
+WRITE_SECONDS = 20.0
+"""How long a request writes tools, before it leaves them to a job: the words of long texts take longer than their number tells."""
 _UPSTREAM = (409, 422, 502, 504)
 """Statuses of refusals that reading a source may end in."""
+
+
+class _TakesTooLong(Exception):
+    """Undoes what a request has written of a document so far."""
+
+
+def _within(seconds: float) -> Callable[[int], None]:
+    """The progress of an import that takes `seconds` at most. Raises _TakesTooLong."""
+    end = time.monotonic() + seconds
+
+    def go_on(_: int) -> None:
+        if time.monotonic() >= end:
+            raise _TakesTooLong
+
+    return go_on
 
 
 def find_source(slug: str, rows: QuerySet[Source] | None = None) -> Source:
@@ -104,7 +123,7 @@ class SourceListView(TenantListView):
         "Imports a document, or the tools of an MCP server",
         "An OpenAPI document, a list of MCP tools or a LightAPI description, as a form with `document`, or by its "
         "address. `operations` = `tools` + `not_chosen` + the length of `left_out`. A document of more than 5,000 operations is planned, and "
-        "applied by a job (202). Fetching an address again for a repeated `Idempotency-Key` changes nothing.",
+        "applied by a job (202), and so is one whose import takes long. Fetching an address again for a repeated `Idempotency-Key` changes nothing.",
         body={"multipart/form-data": ImportSerializer, "application/json": IMPORT_BY_ADDRESS},
         parameters=[
             docs.query("dry_run", BOOLEAN, "Says what would change, and stores nothing. The same as in the body."),
@@ -160,14 +179,18 @@ class SourceListView(TenantListView):
         incoming, document = found
         if document.operations > LARGE and not given["dry_run"]:
             return self._import_as_job(document, incoming, confirmed=given["confirm_removals"])
-        with tenant_context(self.caller.tenant_id):
-            report = syncs.import_parsed(
-                document,
-                incoming,
-                actor=self.rights.actor,
-                dry_run=given["dry_run"],
-                confirm_removals=given["confirm_removals"],
-            )
+        try:
+            with tenant_context(self.caller.tenant_id):
+                report = syncs.import_parsed(
+                    document,
+                    incoming,
+                    actor=self.rights.actor,
+                    dry_run=given["dry_run"],
+                    confirm_removals=given["confirm_removals"],
+                    progress=_within(WRITE_SECONDS),
+                )
+        except _TakesTooLong:
+            return self._import_as_job(document, incoming, confirmed=given["confirm_removals"])
         return Response(report.as_dict())
 
     def _import_as_job(

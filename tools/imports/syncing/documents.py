@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from portal.outbound.errors import FetchError
+from tools.catalogue.visibility import require_all_sensitivities
 from tools.imports.fetching import sandbox
 from tools.imports.fetching.http import fetch_document
 from tools.imports.fetching.mcp.client import list_tools, list_tools_from_url
@@ -97,8 +98,10 @@ def read_server(server: McpServer, *, slug: str = "") -> IncomingDocument:
 
 def read_source(source: Source, *, seconds: float | None = None) -> IncomingDocument:
     """The document as it is now at the source's address; `seconds` is for a caller that cannot wait for a document as long as a
-    job can. Raises FetchError."""
+    job can. Raises FetchError; and BeyondRights where an import names an MCP server, before that is asked (service.py, `_load`)."""
     if source.server is not None:
+        if source.is_new:
+            require_all_sensitivities()
         return read_server(source.server, slug=source.slug)
     if not source.url:
         raise FetchError(NOT_READABLE)

@@ -68,9 +68,10 @@ def import_parsed(
     actor: str,
     dry_run: bool = False,
     confirm_removals: bool = False,
+    progress: Progress = lambda _: None,
 ) -> ImportReport:
-    """Imports a document that is parsed already, in the current tenant. Raises as `import_document`; in a dry run nothing is
-    stored either."""
+    """Imports a document that is parsed already, in the current tenant. Raises as `import_document`, and what `progress` raises (as
+    in `apply_changes`); in a dry run nothing is stored either."""
     if dry_run:
         plan = make_plan(*_load(document, incoming))
         plan.report.dry_run = True
@@ -83,7 +84,7 @@ def import_parsed(
         address = address_of(parsed, source)
         save_source(source, address)
         stored, is_new = store_document(source, parsed, plan.report)
-        apply_changes(source, plan.changes, namespace=incoming.namespace, actor=actor)
+        apply_changes(source, plan.changes, namespace=incoming.namespace, actor=actor, progress=progress)
         has_news = is_new or not plan.is_empty
         if (has_news or source.failures) and any(address):
             record_success(source)
@@ -235,8 +236,8 @@ def is_all_of_source(sync: Sync) -> bool:
 def _load(
     document: ParsedDocument, incoming: IncomingDocument, *, lock: bool = False
 ) -> tuple[Source, LayeredDocument]:
-    """As `load_source`, for a caller who may see all tools of a source that is stored, and move it to the document's address. Raises
-    BeyondRights."""
+    """As `load_source`, for a caller who may see all tools of a source that is stored, and have it
+    read at the document's address from now on. Raises BeyondRights."""
     source, parsed = load_source(document, incoming, lock=lock)
     if not source.is_new:
         require_whole(source)

@@ -78,9 +78,11 @@ def address_of(parsed: LayeredDocument, source: Source) -> Address:
 
 
 def require_may_move(source: Source, address: Address) -> None:
-    """Raises BeyondRights where a stored source would be read at another address from now on, and the caller may not see every
-    sensitivity: later syncs run with the rights of the tenant or of somebody else."""
-    if not source.is_new and any(address) and address != Address(source.url, source.server):
+    """Raises BeyondRights for a caller who may not see every sensitivity where a stored source would be read at another address
+    from now on, since later syncs run with the rights of the tenant or of somebody else, and where a source would be read from an
+    MCP server, since the caller would learn whatever that offers."""
+    is_another = address not in (NO_ADDRESS, Address(source.url, source.server))
+    if is_another and (address.server is not None or not source.is_new):
         require_all_sensitivities()
 
 

@@ -1,4 +1,4 @@
--- The candidates of one search, best first (tools/search/service.py). 0012_candidates.sql says what the function does with each
+-- The candidates of one search, best first (tools/search/service.py). 0017_candidates.sql says what the function does with each
 -- parameter, and which indexes serve it.
 --
 -- In: query_vector is pgvector's text form, or NULL; source holds ids, not slugs; a filter that is not asked for is NULL.

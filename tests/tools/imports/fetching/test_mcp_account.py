@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 
 from portal.embedded.account import COMMANDS, system_account
 from tests.support.processes import ROOT
-from tests.support.servers.account_spy import ANSWER, SPY
+from tests.support.servers.account_spy import ANSWER, SPY, needs_landlock
 from tests.support.servers.mcp_servers import allow, plain
 from tools.imports.fetching.mcp.client import list_tools_from_command
 
@@ -30,11 +29,6 @@ def spied(settings: Any, folder: Path, *paths: Path) -> dict[str, Any]:
     (page,) = json.loads(list_tools_from_command("spy", "default").raw)["pages"]
     found: dict[str, Any] = json.loads(page["tools"][0]["description"])
     return found
-
-
-needs_landlock = pytest.mark.skipif(
-    ctypes.CDLL(None).syscall(444, None, 0, 1) < 6, reason="the kernel has no Landlock for processes"
-)
 
 
 @needs_root
@@ -74,3 +68,4 @@ def test_a_command_of_root_runs_as_an_account_of_its_own_and_reads_nothing_of_th
     assert set(seen["environ"].values()) == set(seen["memory"].values()) == {"PermissionError"}
     assert set(seen["environment"]) <= {"HOME", "LANG", "LC_CTYPE", "PATH", "SHOP_KEY", "TMPDIR"}
     assert (seen["home"], seen["empty"], seen["privileges"]) == (True, [], True)
+    assert seen["beside"] == "PermissionError", "the folder of a neighbour's server is not to be found"

@@ -67,11 +67,15 @@ def acting_as(account: Account | None) -> Iterator[None]:
 
 @contextmanager
 def temporary_home(account: Account | None) -> Iterator[str]:
-    """An empty folder of the account, which is deleted afterwards."""
-    with acting_as(account):
-        folder = tempfile.mkdtemp(prefix="mcp-")
-    try:
-        yield folder
-    finally:
+    """An empty folder of the account, which is deleted afterwards. It lies in one that the account may enter and not list, so that
+    the server of another tenant, which has the same account, cannot find it."""
+    with tempfile.TemporaryDirectory(prefix="mcp-", ignore_cleanup_errors=True) as closed:
+        if account:
+            Path(closed).chmod(0o1733)
         with acting_as(account):
-            shutil.rmtree(folder, ignore_errors=True)
+            folder = tempfile.mkdtemp(dir=closed)
+        try:
+            yield folder
+        finally:
+            with acting_as(account):
+                shutil.rmtree(folder, ignore_errors=True)

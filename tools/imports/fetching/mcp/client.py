@@ -131,6 +131,15 @@ def list_tools_from_command(command_id: str, tenant: str) -> ToolList:
     return _run_session({"command": chosen.words, "headers": {}, "environment": environment})
 
 
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends a session that took too long: it ends whatever its server has started, which no other process can find."""
+    child.send_signal(signal.SIGINT)
+    try:
+        child.wait(_SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+
+
 def _run_session(connection: dict[str, Any]) -> ToolList:
     seconds = settings.MCP_SECONDS
     request = {
@@ -150,8 +159,7 @@ def _run_session(connection: dict[str, Any]) -> ToolList:
             raise FetchTimeout(f"The server did not answer within {seconds:g} s.") from None
         finally:
             if child.returncode is None:
-                # The child and the server that it has started, which are one group.
-                os.killpg(child.pid, signal.SIGKILL)
+                _end(child)
     if child.returncode == EXIT_REFUSED:
         raise FetchError(out.decode())
     if child.returncode == EXIT_TIMEOUT:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
 EXIT_REFUSED, EXIT_TIMEOUT = 3, 4  # of the program session.py, which then writes one sentence
+EXIT_KILLED = 5  # it, without a word
 # A server could repeat a value that it was given; shorter ones are words that texts have anyway.
 _SECRET_LENGTH = 4
 _WORD_LENGTH = 8

@@ -9,11 +9,13 @@ or, with EXIT_REFUSED or EXIT_TIMEOUT, one sentence for the operator.
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import signal
 import ssl
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -32,6 +34,7 @@ from portal.json_types import JsonObject
 from portal.outbound.addresses import AddressNotAllowed, why_unreachable
 from portal.outbound.errors import causes_of
 from tools.imports.fetching.mcp.conversation import (
+    EXIT_KILLED,
     EXIT_REFUSED,
     EXIT_TIMEOUT,
     Conversation,
@@ -43,6 +46,8 @@ from tools.imports.fetching.mcp.http import streamable_http
 from tools.imports.fetching.mcp.stdio import end_all_descendants, own_all_descendants, stdio
 from tools.imports.formats.texts import one_line, truncate, without_controls
 
+SECONDS_TO_END = 4
+"""What an interrupted session has to end its server, before both are killed."""
 MAX_PAGES = 500
 MAX_ATTEMPTS = 5
 MEMORY_BYTES = 1_000_000_000
@@ -245,6 +250,27 @@ def _as_document(found: JsonObject, max_bytes: int) -> str:
 
 
 def main() -> int:
+    """Runs the session in a child and ends whatever that leaves. A server may end or stop the session that started it, whose user it
+    has; it cannot do so to this process, which stays outside the bounds that account.py sets."""
+    own_all_descendants()
+    session = os.fork()
+    if session == 0:
+        return _session()
+    try:
+        status = os.waitstatus_to_exitcode(os.waitpid(session, 0)[1])
+    except KeyboardInterrupt:  # the portal has ended, or waits no longer
+        status = EXIT_TIMEOUT
+        os.kill(session, signal.SIGINT)
+        for _ in range(SECONDS_TO_END * 20):
+            if os.waitpid(session, os.WNOHANG)[0]:
+                break
+            time.sleep(0.05)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_all_descendants()
+    return status if status >= 0 else EXIT_KILLED
+
+
+def _session() -> int:
     connection: JsonObject = json.load(sys.stdin)
     headers, environment = connection["headers"], connection["environment"]
     conversation = Conversation(Redactor([*headers.values(), *environment.values()]), connection["max_bytes"])
