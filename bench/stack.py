@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,10 +85,10 @@ class Stack:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             try:
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-                connection.request("GET", "/livez")
-                if connection.getresponse().status == 200:
-                    return
+                with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+                    connection.request("GET", "/livez")
+                    if connection.getresponse().status == 200:
+                        return
             except OSError:
                 time.sleep(0.1)
         raise RuntimeError(f"nothing answers on port {port}")

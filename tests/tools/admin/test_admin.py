@@ -21,6 +21,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key, find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Invitation, Membership, Tenant
 from tests.support.clients import join, sign_in
+from tests.support.imports.documents import document, import_document
 from tests.support.pages.web import seen
 from tools.catalogue import servers, sources
 from tools.catalogue.tools import create_tool, update_tool
@@ -252,12 +253,47 @@ def test_deletes_in_the_admin_go_through_the_services(
     kept = superuser.post(address("tools.Tool", "delete", imported_tool.pk), {"post": "yes"}, follow=True)
     assert "Deactivate it instead" in kept.content.decode()
     form = {"action": "delete_selected", "_selected_action": [imported_tool.pk], "post": "yes"}
-    assert (
-        "Deactivate it instead"
-        in superuser.post(address("tools.Tool", "changelist"), form, follow=True).content.decode()
-    )
-    superuser.post(address("tools.Source", "delete", imported_tool.source_id), {"post": "yes"})
-    assert not Tool.objects.exists()
+    other = make_tool()
+    form["_selected_action"] = [other.pk, imported_tool.pk]
+    refused = superuser.post(address("tools.Tool", "changelist"), form, follow=True).content.decode()
+    assert "Nothing was deleted." in refused
+    assert "Deactivate it instead" in refused
+    assert "Successfully" not in refused
+    assert Tool.objects.count() == 2
+    delete = address("tools.Source", "delete", imported_tool.source_id)
+    superuser.post(delete, {"post": "yes", "tools": "delete"})
+    assert list(Tool.objects.all()) == [other]
+
+
+def test_a_source_is_deleted_in_the_admin_after_a_question_about_its_tools_SYN_6(
+    superuser: Client, tenant: Tenant
+) -> None:
+    for slug in ("one", "two", "three"):
+        import_document(tenant, document(slug), slug)
+    empty = Source.objects.create(slug="empty", kind="openapi")
+    one = address("tools.Source", "delete", Source.objects.get(slug="one").pk)
+    assert superuser.get(one).content.decode().count('name="tools"') == 2
+    unanswered = superuser.post(one, {"post": "yes"}, follow=True)
+    assert "Choose what becomes of its tools." in unanswered.content.decode()
+    assert Source.objects.filter(slug="one").exists()
+    superuser.post(one, {"post": "yes", "tools": "deactivate"})
+    kept = Tool.objects.get(name="one")
+    assert (kept.active, kept.source, kept.endpoint) == (False, None, None)
+    some = Source.objects.filter(slug__in=("two", "three")).values_list("pk", flat=True)
+    form = {"action": "delete_selected", "_selected_action": list(some)}
+    many = address("tools.Source", "changelist")
+    assert superuser.post(many, form).content.decode().count('name="tools"') == 2
+    refused = superuser.post(many, {**form, "post": "yes"}, follow=True).content.decode()
+    assert "Nothing was deleted." in refused
+    assert "Successfully" not in refused
+    superuser.post(many, {**form, "post": "yes", "tools": "deactivate"})
+    assert set(Tool.objects.values_list("name", "active")) == {
+        ("one", False),
+        ("two", False),
+        ("three", False),
+    }
+    superuser.post(address("tools.Source", "delete", empty.pk), {"post": "yes"})
+    assert not Source.objects.exists()
 
 
 @pytest.mark.usefixtures("allowed_secrets")

@@ -137,7 +137,7 @@ def reset_overrides(request: TenantRequest) -> HttpResponse:
                 overrides=[one.pk for one in chosen], actor=actor(request), reset=reset
             )
             if len(chosen) > 1:
-                what = f"{done:,} fields"
+                what = f"{done:,} field{pluralize(done)}"
             remember_reset(request, reset, what, chosen)
             messages.success(request, f"{capfirst(what)} reset to imported. Embedding queued.")
         return redirect(back)
@@ -192,9 +192,9 @@ def keep_overrides(request: TenantRequest) -> HttpResponse:
     if request.method != "POST":
         return confirm(
             request,
-            title=f"Keep {len(chosen):,} overrides?",
+            title=f"Keep {len(chosen):,} override{pluralize(chosen)}?",
             effect="They stay as they are and are no longer in conflict, until their source changes again.",
-            button=f"Keep {len(chosen):,} overrides",
+            button=f"Keep {len(chosen):,} override{pluralize(chosen)}",
             cancel=back,
         )
     with ErrorsAsMessages(request):
@@ -212,7 +212,11 @@ def undo_reset(request: TenantRequest) -> HttpResponse:
     given = chosen_ids([request.POST.get("reset", "")])
     with ErrorsAsMessages(request):
         done, changed = overrides.undo_reset(reset=given[0] if given else uuid4(), actor=actor(request))
-        left = f" {changed:,} tools have been changed since and were not restored." if changed else ""
+        left = (
+            f" {changed:,} tool{pluralize(changed)} had been changed since and {pluralize(changed, 'was,were')} not restored."
+            if changed
+            else ""
+        )
         messages.success(
             request, f"Undone: {done:,} override{pluralize(done)} restored.{left} Embedding queued."
         )

@@ -218,7 +218,7 @@ def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpR
 def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
     source = _find(pk)
     count, wanted = source.active_tools + source.inactive_tools, request.POST.get("tools", "")
-    if request.method != "POST" or (count and wanted not in {"deactivate", "delete"}):
+    if request.method != "POST" or (count and wanted not in sources.ToolsOfDeleted.values):
         return confirm(
             request,
             title=f"Delete the source {source.slug}?",
@@ -233,13 +233,14 @@ def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
             status=422 if request.method == "POST" else 200,
         )
     with ErrorsAsMessages(request):
-        keep = wanted == "deactivate"
-        done = sources.delete_source(pk=source.pk, actor=actor(request), keep_tools=keep)
+        done = sources.delete_source(
+            pk=source.pk, actor=actor(request), tools=wanted or sources.ToolsOfDeleted.DELETE
+        )
         tools = f"{done:,} tool{pluralize(done)}"
         messages.success(
             request,
             f"The source {source.slug} was deleted, and its {tools} deactivated."
-            if keep
+            if wanted == sources.ToolsOfDeleted.DEACTIVATE
             else f"The source {source.slug} was deleted with {tools}.",
         )
         return redirect("source-list")

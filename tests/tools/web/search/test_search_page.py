@@ -20,6 +20,7 @@ def test_SRC_5_keyword_answers_say_that_they_are_degraded(
     assert "Semantic search is switched off" in html
     assert f'href="/tools/{tool.pk}/"' in html
     assert "<summary>Score</summary>" in html
+    assert "· by keyword</span>" in html
 
 
 def test_SRC_5_an_answer_without_vectors_says_that_they_are_missing(
