@@ -122,6 +122,13 @@ def test_UI_1_lists_and_pages_open_without_inline_code_or_vectors(
     assert "default-src 'none'" in page["Content-Security-Policy"]
 
 
+def test_the_admin_says_the_zone_of_its_times_UI_3_0(superuser: Client, imported_tool: Tool) -> None:
+    for path in (address("tools.Tool", "changelist"), address("tools.Tool", "change", imported_tool.pk)):
+        html = superuser.get(path).content.decode()
+        assert re.search(r"\d{1,2} [A-Z][a-z]{2} \d{4}, \d\d:\d\d UTC", html), path
+        assert "a.m." not in html
+
+
 @pytest.mark.parametrize("label", READ_ONLY)
 def test_UI_1_states_and_history_are_read_only(
     superuser: Client, a_row_of_everything: None, label: str
@@ -207,12 +214,12 @@ def test_EMB_9_the_admins_action_refreshes(
     set_embedding(tool, "ready")
     form = {"action": "refresh_embedding", "_selected_action": [tool.pk]}
     answer = superuser.post(address("tools.Tool", "changelist"), form, follow=True)
-    assert "queued for 1 of 1 tools" in answer.content.decode()
+    assert "queued for 1 of 1 tool." in answer.content.decode()
     row = ToolEmbedding.serving().get(entity=tool)
     answer = superuser.post(
         address("tools.ToolEmbedding", "changelist"), {**form, "_selected_action": [row.pk]}, follow=True
     )
-    assert "queued for 1 of 1 tools" in answer.content.decode()
+    assert "queued for 1 of 1 tool." in answer.content.decode()
     tasks = list(EmbeddingTask.objects.filter(entity_id=tool.pk).values_list("model", flat=True))
     assert sorted(tasks) == sorted(slot.model for slot in slots.all())
 

@@ -132,14 +132,16 @@ def _render(
     restored = settings_at(source, given.get("restore", ""), SourceForm.names)
     gone = visible_tools(request).filter(source=source, endpoint__active=False).select_related("endpoint")
     page = page_of(_with_counts(seen(source.syncs.all())), given)
+    documents = list(
+        seen(source.documents.all()).defer("content", "report").order_by("layer", "-fetched_at")[:100]
+    )
     context = {
         "source": source,
         "form": form or SourceForm(row=source, shown=restored),
         "restored": bool(restored),
         "settings": settings_history(source),
-        "documents": list(
-            seen(source.documents.all()).defer("content", "report").order_by("layer", "-fetched_at")[:100]
-        ),
+        "documents": documents,
+        "has_layers": len({one.layer for one in documents}) > 1,
         "gone": gone.only("name", "endpoint__key", "endpoint__updated_at").order_by(
             "-endpoint__updated_at", "pk"
         )[:_MOST_GONE],

@@ -32,6 +32,19 @@ def test_SRC_5_an_answer_without_vectors_says_that_they_are_missing(
     assert "None of the tools that were searched has its vector yet." in html
 
 
+def test_SRC_12_a_score_without_a_keyword_says_so(
+    viewer_client: Client,
+    make_tool: Callable[..., Tool],
+    set_embedding: Callable[..., None],
+    embedder: object,
+) -> None:
+    set_embedding(make_tool(name="refund_payment", description="Gives a customer their money back."), "ready")
+    html = viewer_client.get("/search/?q=zzqx").content.decode()
+    assert "<dd>no word matched" in html
+    assert "0.0000" not in html
+    assert "· by meaning" in html
+
+
 @override_settings(SEARCH_SEMANTIC=False)
 def test_UI_1_a_search_fragment_and_an_empty_answer(
     viewer_client: Client, make_tool: Callable[..., Tool]
