@@ -66,14 +66,12 @@ def fill(tenant: Tenant, second: Tenant, third: Tenant, username: str) -> Filled
 
 def _models() -> None:
     """One that serves, and one that fills beside it; and what happens while its provider is down."""
-    with login("DATABASE_ADMIN_URL"):
+    trouble = {"errors": 5, "next_try": Now() + timedelta(seconds=25), "reason": "It refused the key (401)."}
+    with login("DATABASE_ADMIN_URL"):  # those of all tenants
         for slot, model in enumerate((MODEL, SECOND)):
-            EmbeddingModel.objects.create(
-                slot=slot, model=model, provider="sentence-transformers", serves=not slot
-            )
-        Circuit.objects.create(
-            name=MODEL, purpose="passage", errors=5, next_try=Now() + timedelta(seconds=25), reason="It refused the key (401)."
-        )  # fmt: skip
+            row = {"model": model, "provider": "sentence-transformers", "serves": not slot}
+            EmbeddingModel.objects.update_or_create(slot=slot, defaults=row)
+        Circuit.objects.update_or_create(name=MODEL, purpose="passage", defaults=trouble)
 
 
 def _tools(made: Filled) -> None:

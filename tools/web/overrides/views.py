@@ -21,6 +21,7 @@ from tools.catalogue import overrides
 from tools.catalogue.overrides import OverrideStatus
 from tools.catalogue.visibility import seen
 from tools.models import PARAMETER_PREFIX, ManualOverride, Source
+from tools.web.embeddings.state import embedding_queued
 from tools.web.overrides.state import label_of, override_row, remember_reset, undoable
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.addresses import next_url
@@ -139,7 +140,8 @@ def reset_overrides(request: TenantRequest) -> HttpResponse:
             if len(chosen) > 1:
                 what = f"{done:,} field{pluralize(done)}"
             remember_reset(request, reset, what, chosen)
-            messages.success(request, f"{capfirst(what)} reset to imported. Embedding queued.")
+            tools = {one.tool_id for one in chosen}
+            messages.success(request, f"{capfirst(what)} reset to imported.{embedding_queued(tools)}")
         return redirect(back)
     return confirm(
         request,
@@ -217,9 +219,7 @@ def undo_reset(request: TenantRequest) -> HttpResponse:
             if changed
             else ""
         )
-        messages.success(
-            request, f"Undone: {done:,} override{pluralize(done)} restored.{left} Embedding queued."
-        )
+        messages.success(request, f"Undone: {done:,} override{pluralize(done)} restored.{left}")
     request.session["resets"] = [one for one in undoable(request) if one["reset"] not in map(str, given)]
     return redirect(next_url(request, reverse("override-list")))
 
