@@ -351,6 +351,7 @@ SPECTACULAR_SETTINGS = api_settings.SPECTACULAR_SETTINGS
 FILE_UPLOAD_MAX_MEMORY_SIZE = 2_500_000  # a larger upload is kept in a file
 LOGIN_URL, LOGIN_REDIRECT_URL, LOGOUT_REDIRECT_URL = "login", "/", "login"
 LANGUAGE_CODE, TIME_ZONE = "en", "UTC"
+FORMAT_MODULE_PATH = "tools.admin.formats"
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {"staticfiles": {"BACKEND": "portal.http.static_files.DigestStorage"}}

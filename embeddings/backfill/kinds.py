@@ -167,6 +167,8 @@ def count_backfill(
         BackfillStatus.OUTDATED: counted["outdated"],
     }
     to_do = {**to_look_at, BackfillStatus.BLANK: missing, BackfillStatus.OUTDATED: counted["wrong"]}
+    if settings.EMBEDDING_PROVIDER == "disabled":  # then it is what it should be
+        to_do[BackfillStatus.DISABLED] = 0
     total = sum(count for status, count in to_look_at.items() if status in statuses)
     todo = sum(count for status, count in to_do.items() if status in statuses)
     return total, todo if limit is None else min(limit, todo)

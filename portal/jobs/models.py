@@ -207,7 +207,7 @@ class Job(TenantModel):
         return min(100, 100 * processed // self.total) if self.total else None
 
     def _rate(self, processed: int) -> float | None:
-        if self.claimed_at is None:
+        if self.claimed_at is None or self.effective_state == JobState.QUEUED:
             return None
         seconds = ((self.finished_at or self.read_at) - self.claimed_at).total_seconds()
         # Skipped items cost nearly nothing, so they count only if there are no others.

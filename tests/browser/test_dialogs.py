@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from django.urls import resolve
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from embeddings.models import EmbeddingModel
 from portal.jobs import services as jobs
@@ -17,7 +17,7 @@ from portal.tenancy.context import tenant_context
 from tests.support.database import login
 from tests.support.imports.documents import document, import_document
 from tests.support.overrides import pets
-from tests.support.pages.browser import Portal
+from tests.support.pages.browser import Portal, open_questions
 from tools.catalogue.tools import create_tool, update_tool
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import IncomingDocument
@@ -95,24 +95,6 @@ def pages_with_questions(portal: Portal) -> list[str]:
     ]
 
 
-def ask_everything(page: Page) -> set[str]:
-    """Opens each question of the page, and leaves it by its own way out; the names of their addresses."""
-    asked = set()
-    questions = page.locator('[hx-target="#dialog"]')
-    for number in range(questions.count()):
-        question = questions.nth(number)
-        if not question.is_visible():  # within what is folded
-            question.evaluate("one => one.closest('details').open = true")
-        address = question.get_attribute("hx-get") or question.get_attribute("hx-post") or ""
-        question.click()
-        dialog = page.locator("dialog#dialog")
-        expect(dialog.get_by_role("heading", level=1), f"{page.url} {address}").to_be_visible()
-        dialog.locator("[data-close-dialog]").click()
-        expect(dialog).to_be_hidden()
-        asked.add(str(resolve(address.partition("?")[0]).url_name))
-    return asked
-
-
 def test_every_question_of_every_page_opens_as_a_dialog_and_closes_UI_3_0(
     portal: Portal, sign_in: Callable[..., Page]
 ) -> None:
@@ -121,7 +103,7 @@ def test_every_question_of_every_page_opens_as_a_dialog_and_closes_UI_3_0(
     asked: set[str] = set()
     for path in paths:
         page.goto(path)
-        here = ask_everything(page)
+        here = {str(resolve(address.partition("?")[0]).url_name) for address, _ in open_questions(page)}
         assert here, f"{path} asks nothing"
         asked |= here
     assert asked == asked_by_templates()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib import admin, messages
-from django.db import models
+from django.db import models, transaction
 from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -210,7 +210,18 @@ class ServiceAdmin(TenantModelAdmin):
             try:
                 self.delete_model(request, row)
             except CatalogueError as error:
-                messages.error(request, str(error))
+                raise CatalogueError(f"Nothing was deleted. {row}: {error}") from error
+
+    def response_action(
+        self, request: HttpRequest, queryset: Any, *args: Any, **kwargs: Any
+    ) -> HttpResponse | None:
+        """Runs an action as a whole or not at all: Django would call a refused deletion a success."""
+        try:
+            with transaction.atomic():
+                return super().response_action(request, queryset, *args, **kwargs)
+        except CatalogueError as error:
+            messages.error(request, str(error))
+            return redirect(request.get_full_path())
 
     def get_deleted_objects(self, objs: Iterable[Any], request: HttpRequest) -> Any:
         """The names of the rows only: the service deletes what depends on them."""

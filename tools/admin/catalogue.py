@@ -9,6 +9,7 @@ from django.contrib import admin, messages
 from django.contrib.postgres.fields import ArrayField
 from django.db.models import Field, QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
 
 from embeddings.models import EmbeddingStatus
 from portal.tenancy.models import Role
@@ -142,6 +143,8 @@ class SourceAdmin(SettingsAdmin):
         "updated_at",
     )
     readonly_fields = ("slug", "title", "document_title", "kind", "url", "created_at", "updated_at")
+    delete_confirmation_template = "admin/delete_source.html"
+    delete_selected_confirmation_template = "admin/delete_sources.html"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -154,7 +157,12 @@ class SourceAdmin(SettingsAdmin):
         )
 
     def delete_model(self, request: HttpRequest, obj: Source) -> None:
-        sources.delete_source(pk=obj.pk, actor=request.user.get_username())
+        wanted = request.POST.get("tools", "")
+        if obj.tools.exists() and wanted not in sources.ToolsOfDeleted.values:
+            raise CatalogueError("Choose what becomes of its tools.")
+        sources.delete_source(
+            pk=obj.pk, actor=request.user.get_username(), tools=wanted or sources.ToolsOfDeleted.DELETE
+        )
 
 
 @admin.register(SourceDocument)
@@ -191,7 +199,9 @@ class ManualOverrideAdmin(ReadOnlyAdmin):
         except CatalogueError as error:
             messages.error(request, str(error))
         else:
-            messages.success(request, f"{done} fields were reset to imported.")
+            messages.success(
+                request, f"{done:,} field{pluralize(done)} {pluralize(done, 'was,were')} reset to imported."
+            )
 
 
 @admin.register(Sync)

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
 
 from embeddings import slots
 from embeddings.models import EmbeddingModel, EmbeddingTask
@@ -23,7 +24,7 @@ def refresh_embedding(model_admin: ModelAdmin, request: HttpRequest, rows: Query
     """Asks for new vectors of tools, or of the tools of embeddings."""
     ids = list(rows.values_list("pk" if rows.model is Tool else "entity_id", flat=True))
     queued = refresh_embeddings(pks=ids)
-    messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tools.")
+    messages.success(request, f"Embedding refresh queued for {queued} of {len(ids)} tool{pluralize(ids)}.")
 
 
 @admin.register(ToolEmbedding)

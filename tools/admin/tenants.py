@@ -87,7 +87,7 @@ class ApiKeyForm(ModelForm):
         model = ApiKey
         fields = ("name", "scopes", "max_sensitivity", "requests_per_minute", "expires_at")
         help_texts = {
-            "expires_at": f"Empty: in {DEFAULT_LIFETIME.days} days. At most {MAX_LIFETIME.days} days from now."
+            "expires_at": f"Empty: in {DEFAULT_LIFETIME.days} days. At most {MAX_LIFETIME.days} days from now. In UTC."
         }
 
     def clean_name(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import TextChoices
 from django.db.models.functions import Now
 
 from embeddings.models import Priority
@@ -40,6 +41,13 @@ INTERVALS = {
 }
 SETTINGS = ("title", "url", "server", "schedule", "auto_apply", "sync_wins")
 """What a person may set of a source; `server` is a McpServer or None."""
+
+
+class ToolsOfDeleted(TextChoices):
+    """What becomes of the tools of a source that is deleted."""
+
+    DELETE = "delete"
+    DEACTIVATE = "deactivate"
 
 
 @contextmanager
@@ -144,18 +152,18 @@ def check_address(source: Source, changed: Container[str]) -> None:
         )
 
 
-def delete_source(*, pk: UUID, actor: str, keep_tools: bool = False) -> int:
-    """Removes a source with its documents, syncs and endpoints; returns how many tools it had. They go with it, or are kept
-    inactive, as tools written by hand, with the texts that they have now. Raises BeyondRights, Source.DoesNotExist, Busy."""
+def delete_source(*, pk: UUID, actor: str, tools: str = ToolsOfDeleted.DELETE) -> int:
+    """Removes a source with its documents, syncs and endpoints; returns how many tools it had. `tools` is a value of
+    ToolsOfDeleted: they go with it, or are kept inactive, as tools written by hand, with the texts that they have now. Raises BeyondRights, Source.DoesNotExist, Busy."""
     slug = Source.objects.values_list("slug", flat=True).get(pk=pk)
     with source_write(slug, actor):
         source = Source.objects.select_for_update(no_key=True).get(pk=pk)
         require_whole(source)
         # Locked in order, tool before embedding before task, as every write does.
-        tools = list(source.tools.order_by("pk").select_for_update(no_key=True))
-        ids = [tool.pk for tool in tools]
-        if keep_tools:
-            _keep_inactive(tools, actor)
+        rows = list(source.tools.order_by("pk").select_for_update(no_key=True))
+        ids = [tool.pk for tool in rows]
+        if ToolsOfDeleted(tools) is ToolsOfDeleted.DEACTIVATE:
+            _keep_inactive(rows, actor)
         else:
             delete_tasks(embedding_text.ENTITY.type, ids)
         source.delete()

@@ -8,6 +8,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from django.core.management.base import CommandParser
+from django.template.defaultfilters import pluralize
 
 from portal.outbound.errors import FetchError
 from portal.tenancy.commands import REFUSED, Options, TenantCommand
@@ -118,7 +119,7 @@ class DocumentCommand(WholeImportCommand):
 def _lines(report: ImportReport) -> list[str]:
     would = " (dry run: nothing was stored)" if report.dry_run else ""
     return [
-        f"Source {report.source}: {report.operations} operations, {report.tools} tools{would}",
+        f"Source {report.source}: {report.operations} operation{pluralize(report.operations)}, {report.tools} tool{pluralize(report.tools)}{would}",
         (
             f"  {report.added} added, {report.changed} changed, {report.moved} moved, {report.removed} removed, "
             f"{report.unchanged} unchanged, {report.protected} protected by an override, {report.conflicts} in conflict with one"

@@ -3,6 +3,7 @@ through tools/imports/syncing/apply.py and tools/imports/files/import_export.py.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from typing import ClassVar
 from uuid import UUID
@@ -105,9 +106,16 @@ class ToolQuerySet(models.QuerySet["Tool"]):
         return self.filter(pk__in=ToolEmbedding.serving().filter(status=status).values("entity"))
 
     def count_by_embedding_status(self) -> dict[str, int]:
-        """How many there are of each status of the serving embedding; those that have none are not counted."""
-        rows = ToolEmbedding.serving().filter(entity__in=self.order_by().values("pk"))
-        return dict(rows.order_by().values_list("status").annotate(models.Count("pk")))
+        """How many there are of each status of the serving embedding; inactive tools as `inactive`, whatever is stored of them, and
+        those without an embedding as `none`."""
+        served = models.FilteredRelation(
+            "embeddings", condition=models.Q(embeddings__slot=slots.serving().number)
+        )
+        groups = self.order_by().annotate(served=served).values_list("active", "served__status")
+        counts: Counter[str] = Counter()
+        for active, status, count in groups.annotate(models.Count("pk")):
+            counts[(status or "none") if active else "inactive"] += count
+        return dict(counts)
 
 
 ToolManager = TenantManager.from_queryset(ToolQuerySet)

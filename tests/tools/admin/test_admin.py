@@ -21,6 +21,7 @@ from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key, find_caller
 from portal.tenancy.models import ApiKey, IdempotencyKey, Invitation, Membership, Tenant
 from tests.support.clients import join, sign_in
+from tests.support.imports.documents import document, import_document
 from tests.support.pages.web import seen
 from tools.catalogue import servers, sources
 from tools.catalogue.tools import create_tool, update_tool
@@ -119,6 +120,13 @@ def test_UI_1_lists_and_pages_open_without_inline_code_or_vectors(
         assert all("src=" in tag or "application/json" in tag for tag in re.findall(r"<script[^>]*>", html))
         assert not re.search(r"field-vector\b", html)
     assert "default-src 'none'" in page["Content-Security-Policy"]
+
+
+def test_the_admin_says_the_zone_of_its_times_UI_3_0(superuser: Client, imported_tool: Tool) -> None:
+    for path in (address("tools.Tool", "changelist"), address("tools.Tool", "change", imported_tool.pk)):
+        html = superuser.get(path).content.decode()
+        assert re.search(r"\d{1,2} [A-Z][a-z]{2} \d{4}, \d\d:\d\d UTC", html), path
+        assert "a.m." not in html
 
 
 @pytest.mark.parametrize("label", READ_ONLY)
@@ -227,12 +235,12 @@ def test_EMB_9_the_admins_action_refreshes(
     set_embedding(tool, "ready")
     form = {"action": "refresh_embedding", "_selected_action": [tool.pk]}
     answer = superuser.post(address("tools.Tool", "changelist"), form, follow=True)
-    assert "queued for 1 of 1 tools" in answer.content.decode()
+    assert "queued for 1 of 1 tool." in answer.content.decode()
     row = ToolEmbedding.serving().get(entity=tool)
     answer = superuser.post(
         address("tools.ToolEmbedding", "changelist"), {**form, "_selected_action": [row.pk]}, follow=True
     )
-    assert "queued for 1 of 1 tools" in answer.content.decode()
+    assert "queued for 1 of 1 tool." in answer.content.decode()
     tasks = list(EmbeddingTask.objects.filter(entity_id=tool.pk).values_list("model", flat=True))
     assert sorted(tasks) == sorted(slot.model for slot in slots.all())
 
@@ -273,12 +281,47 @@ def test_deletes_in_the_admin_go_through_the_services(
     kept = superuser.post(address("tools.Tool", "delete", imported_tool.pk), {"post": "yes"}, follow=True)
     assert "Deactivate it instead" in kept.content.decode()
     form = {"action": "delete_selected", "_selected_action": [imported_tool.pk], "post": "yes"}
-    assert (
-        "Deactivate it instead"
-        in superuser.post(address("tools.Tool", "changelist"), form, follow=True).content.decode()
-    )
-    superuser.post(address("tools.Source", "delete", imported_tool.source_id), {"post": "yes"})
-    assert not Tool.objects.exists()
+    other = make_tool()
+    form["_selected_action"] = [other.pk, imported_tool.pk]
+    refused = superuser.post(address("tools.Tool", "changelist"), form, follow=True).content.decode()
+    assert "Nothing was deleted." in refused
+    assert "Deactivate it instead" in refused
+    assert "Successfully" not in refused
+    assert Tool.objects.count() == 2
+    delete = address("tools.Source", "delete", imported_tool.source_id)
+    superuser.post(delete, {"post": "yes", "tools": "delete"})
+    assert list(Tool.objects.all()) == [other]
+
+
+def test_a_source_is_deleted_in_the_admin_after_a_question_about_its_tools_SYN_6(
+    superuser: Client, tenant: Tenant
+) -> None:
+    for slug in ("one", "two", "three"):
+        import_document(tenant, document(slug), slug)
+    empty = Source.objects.create(slug="empty", kind="openapi")
+    one = address("tools.Source", "delete", Source.objects.get(slug="one").pk)
+    assert superuser.get(one).content.decode().count('name="tools"') == 2
+    unanswered = superuser.post(one, {"post": "yes"}, follow=True)
+    assert "Choose what becomes of its tools." in unanswered.content.decode()
+    assert Source.objects.filter(slug="one").exists()
+    superuser.post(one, {"post": "yes", "tools": "deactivate"})
+    kept = Tool.objects.get(name="one")
+    assert (kept.active, kept.source, kept.endpoint) == (False, None, None)
+    some = Source.objects.filter(slug__in=("two", "three")).values_list("pk", flat=True)
+    form = {"action": "delete_selected", "_selected_action": list(some)}
+    many = address("tools.Source", "changelist")
+    assert superuser.post(many, form).content.decode().count('name="tools"') == 2
+    refused = superuser.post(many, {**form, "post": "yes"}, follow=True).content.decode()
+    assert "Nothing was deleted." in refused
+    assert "Successfully" not in refused
+    superuser.post(many, {**form, "post": "yes", "tools": "deactivate"})
+    assert set(Tool.objects.values_list("name", "active")) == {
+        ("one", False),
+        ("two", False),
+        ("three", False),
+    }
+    superuser.post(address("tools.Source", "delete", empty.pk), {"post": "yes"})
+    assert not Source.objects.exists()
 
 
 @pytest.mark.usefixtures("allowed_secrets")

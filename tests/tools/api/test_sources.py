@@ -200,6 +200,20 @@ def test_api_3_only_admin_keys_delete_a_source_and_only_as_it_was_seen(committed
         assert not Tool.objects.exists()
 
 
+def test_syn_6_a_source_is_deleted_by_the_api_and_keeps_its_tools_as_inactive_ones(committed: Tenant) -> None:
+    client = make_api(committed)
+    upload(client, raw("a", "b"), source="shop")
+    address = f"{SOURCES}/shop"
+    seen = {"If-Match": client.get(address)["ETag"]}
+    for wrong in ("tools=keep", "tool=deactivate"):
+        assert_problem(client.delete(f"{address}?{wrong}", headers=seen), 400, "validation_error")
+    assert client.delete(f"{address}?tools=deactivate", headers=seen).status_code == 204
+    with tenant_context(committed.pk):
+        assert not Source.objects.exists()
+        kept = Tool.objects.filter(active=False, source=None, endpoint=None)
+        assert set(kept.values_list("name", flat=True)) == {"a", "b"}
+
+
 def test_syn_4_the_documents_of_a_source_are_kept_to_the_byte(agent: APIClient, owner: Tenant) -> None:
     upload(agent, raw("a"), name="first.json", source="shop")
     upload(agent, raw("a", "b"), name="../seco\r\nnd.json", source="shop")

@@ -182,7 +182,7 @@ def test_a_source_is_deleted_and_its_tools_stay_inactive_without_overrides_or_ta
     import_document(tenant, document("a", "b"))
     edited = Tool.objects.get(name="a")
     update(edited, description="Ours.")
-    assert sources.delete_source(pk=Source.objects.get().pk, actor="olga", keep_tools=True) == 2
+    assert sources.delete_source(pk=Source.objects.get().pk, actor="olga", tools="deactivate") == 2
     kept = Tool.objects.filter(source=None, endpoint=None, active=False)
     assert dict(kept.values_list("name", "updated_by")) == {"a": "olga", "b": "olga"}
     assert Tool.objects.get(name="a").description == "Ours."

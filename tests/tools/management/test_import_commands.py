@@ -295,13 +295,13 @@ def test_syn_5_reset_overrides_of_a_field_of_a_tool_of_a_source_and_of_all(edite
     )
     tool = Tool.objects.get(tool_id="a")
     assert (tool.tags, tool.description) == (["shop"], "Mine of a.")
-    assert run("reset_overrides", str(tool.pk), "--yes")[:2] == (0, "1 overrides reset.\n")
+    assert run("reset_overrides", str(tool.pk), "--yes")[:2] == (0, "1 override reset.\n")
     assert Tool.objects.get(tool_id="a").description == "Does a as the shop wants it."
     assert run("reset_overrides", "--source", "shop", "--field", "description", "--yes")[:2] == (
         0,
-        "1 overrides reset.\n",
+        "1 override reset.\n",
     )
-    assert run("reset_overrides", "--all", "--yes")[:2] == (0, "1 overrides reset.\n")
+    assert run("reset_overrides", "--all", "--yes")[:2] == (0, "1 override reset.\n")
     assert run("reset_overrides", "--all", "--yes")[:2] == (0, "0 overrides reset.\n")
     assert not ManualOverride.objects.exists()
 

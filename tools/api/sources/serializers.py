@@ -21,6 +21,7 @@ from tools.api.schema.json_schema import (
     or_null,
 )
 from tools.api.servers.serializers import SLUG_LENGTH, TITLE_LENGTH, URL_LENGTH
+from tools.catalogue.sources import ToolsOfDeleted
 from tools.models import DOCUMENT_KINDS, Schedule, Source, SourceDocument, SourceKind
 from tools.models.server import SLUG_PATTERN
 
@@ -68,6 +69,12 @@ class ImportOptionsSerializer(StrictSerializer):
 
     dry_run = serializers.BooleanField(default=False)
     confirm_removals = serializers.BooleanField(default=False)
+
+
+class DeletionOptionsSerializer(StrictSerializer):
+    """What the deletion of a source may be told in its address."""
+
+    tools = serializers.ChoiceField(ToolsOfDeleted.choices, default=ToolsOfDeleted.DELETE)
 
 
 class ImportSerializer(ImportOptionsSerializer):

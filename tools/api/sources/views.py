@@ -33,6 +33,7 @@ from tools.api.sources.serializers import (
     REPORT,
     SOURCE_CHANGES,
     TRIED,
+    DeletionOptionsSerializer,
     DocumentSerializer,
     ImportOptionsSerializer,
     ImportSerializer,
@@ -245,13 +246,28 @@ class SourceView(TenantView):
         return Response(SourceSerializer(source).data, headers={"ETag": etag_of(source)})
 
     @docs.operation(
-        "delete_source", "Deletes a source with its tools, their edits and its documents", answers={204: None}
+        "delete_source",
+        "Deletes a source with its documents",
+        "Its tools and their edits go with it, unless they are kept.",
+        parameters=[
+            docs.query(
+                "tools",
+                {
+                    "type": "string",
+                    "enum": sources.ToolsOfDeleted.values,
+                    "default": sources.ToolsOfDeleted.DELETE.value,
+                },
+                "`deactivate` keeps them with their present texts, as inactive tools written by hand. A new import leaves out whatever has the same `tool_id`.",
+            )
+        ],
+        answers={204: None},
     )
     def delete(self, request: Request, slug: str) -> Response:
+        options = DeletionOptionsSerializer.parsed(request.query_params)
         with source_write(slug, self.rights.actor):  # as a sync does: first the source's lock, then its row
             source = find_source(slug, Source.objects.select_for_update(no_key=True))
             require_current(request, source)
-            sources.delete_source(pk=source.pk, actor=self.rights.actor)
+            sources.delete_source(pk=source.pk, actor=self.rights.actor, **options)
         return Response(status=204)
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import cast
 from uuid import UUID
 
+from django.template.defaultfilters import pluralize
 from rest_framework import serializers
 
 from portal.jobs.arguments import Arguments, Fields, Flag, Id, JobArguments
@@ -168,7 +169,7 @@ def _apply(context: Context, sync_id: UUID, chosen: list[UUID] | None, *, confir
         return
     applied = report.added + report.changed + report.moved + report.removed
     with job.in_tenant():
-        context.batch(done=applied, stage="applied", log=f"Applied {applied:,} changes.")
+        context.batch(done=applied, stage="applied", log=f"Applied {applied:,} change{pluralize(applied)}.")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 from django.core.management.base import CommandParser
+from django.template.defaultfilters import pluralize
 
 from portal.tenancy.commands import REFUSED, USAGE, Options, TenantCommand
 from portal.tenancy.context import tenant_context
@@ -40,7 +41,7 @@ class Command(TenantCommand):
                 write(text)
                 tools += 1
         report = {"file": where, "format": options["format"], "tools": tools}
-        text = f"{tools:,} tools written to {where or 'stdout'}."
+        text = f"{tools:,} tool{pluralize(tools)} written to {where or 'stdout'}."
         if where:
             self.show(options, report, text)
         else:

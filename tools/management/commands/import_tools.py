@@ -7,6 +7,7 @@ import json
 from uuid import UUID
 
 from django.core.management.base import CommandParser
+from django.template.defaultfilters import pluralize
 
 from portal.tenancy.commands import REFUSED, SOME_FAILED, USAGE, Options
 from portal.tenancy.context import tenant_context
@@ -105,7 +106,7 @@ class Command(ImportCommand):
 def _lines(report: EntriesReport) -> list[str]:
     would = " (dry run: nothing was stored)" if report.dry_run else ""
     return [
-        f"{report.file}: {report.tools:,} tools{would}",
+        f"{report.file}: {report.tools:,} tool{pluralize(report.tools)}{would}",
         (
             f"  {report.added:,} added, {report.changed:,} changed, {report.unchanged:,} unchanged, "
             f"{report.skipped:,} left as they are here, {len(report.left_out):,} left out"

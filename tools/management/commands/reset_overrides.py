@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.core.management.base import CommandParser
 from django.db.models import QuerySet
+from django.template.defaultfilters import pluralize
 
 from portal.tenancy.commands import REFUSED, USAGE, Options, TenantCommand
 from portal.tenancy.context import tenant_context
@@ -56,9 +57,9 @@ class Command(TenantCommand):
             except CatalogueError as error:
                 self.stop(REFUSED, str(error))
         said = (
-            f"{len(found):,} overrides would be reset."
+            f"{len(found):,} override{pluralize(found)} would be reset."
             if options["dry_run"]
-            else f"{reset:,} overrides reset."
+            else f"{reset:,} override{pluralize(reset)} reset."
         )
         self.show(options, {"reset": reset, "dry_run": options["dry_run"], "overrides": told}, said)
 
@@ -90,7 +91,7 @@ class Command(TenantCommand):
             return
         if options["json"] or not sys.stdin.isatty():
             self.stop(USAGE, "Nothing was reset. Add --yes to do it without being asked.")
-        if input(f"Reset {count:,} overrides? [y/N] ").strip().lower() not in {"y", "yes"}:
+        if input(f"Reset {count:,} override{pluralize(count)}? [y/N] ").strip().lower() not in {"y", "yes"}:
             self.stop(REFUSED, "Nothing was reset.")
 
 

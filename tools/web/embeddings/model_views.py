@@ -23,6 +23,7 @@ from portal.jobs import heartbeats
 from portal.resilience import circuit_breaker
 from portal.resilience.models import Circuit
 from portal.tenancy.models import Role
+from tools.web.embeddings.state import is_off
 from tools.web.jobs.state import idle_queues
 from tools.web.shell.access import TenantRequest, member_page, render_part
 from tools.web.shell.confirm import confirm
@@ -34,6 +35,7 @@ def models_page(request: TenantRequest) -> HttpResponse:
     kept = slots.all()
     second = _second(kept) if len(kept) > 1 else None
     context = {
+        "is_off": is_off(),
         "serving": kept[0],
         "second": second,
         "serving_troubles": troubles_of(kept[0]),

@@ -22,6 +22,7 @@ from embeddings.registry import EmbeddedEntity
 from portal.resilience import circuit_breaker
 from portal.resilience.models import Circuit
 from tools.catalogue.embedding_text import ENTITY as TOOL
+from tools.models import ToolEmbedding
 from tools.web.shell.badges import Badge
 
 BADGES = {
@@ -68,6 +69,17 @@ def badge_of(row: Embedded) -> Badge:
     return BADGES[embedding.status if embedding else "none"]
 
 
+def is_off() -> bool:
+    """Whether nobody embeds anything."""
+    return bool(settings.EMBEDDING_PROVIDER == "disabled")
+
+
+def embedding_queued(pks: Iterable[UUID]) -> str:
+    """The end of a message about a write to these tools: that it queued an embedding, if it did."""
+    waiting = ToolEmbedding.serving().filter(entity__in=list(pks), active=True, status="pending")
+    return " Embedding queued." if waiting.exists() else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
     """The embedding card of one entity. `phase` says what a waiting embedding waits for: queued, running, retrying or lost."""
@@ -96,7 +108,7 @@ class Card:
     @property
     def is_off(self) -> bool:
         """Whether nobody embeds anything."""
-        return settings.EMBEDDING_PROVIDER == "disabled"
+        return is_off()
 
     @property
     def can_refresh(self) -> bool:

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.template.defaultfilters import pluralize
 from django.urls import reverse
 
 from embeddings.backfill.kinds import MAX_IDS
@@ -67,7 +68,7 @@ def refresh_selected(request: TenantRequest) -> HttpResponse:
     skipped = len(wanted) - queued
     messages.success(
         request,
-        f"Embedding refresh queued for {queued} of {len(wanted)} tools."
+        f"Embedding refresh queued for {queued} of {len(wanted)} tool{pluralize(wanted)}."
         + (f" {skipped} skipped: inactive, without text, or embedding is disabled." if skipped else ""),
     )
     return back
@@ -83,14 +84,14 @@ def refresh_matching(request: TenantRequest) -> HttpResponse:
     count, inactive = found.count(), found.filter(active=False).count()
     effect = "A job embeds each of them again. The current vectors keep serving until then."
     if inactive:
-        effect += f" {inactive:,} are inactive and will be skipped."
+        effect += f" {inactive:,} {pluralize(inactive, 'is,are')} inactive and will be skipped."
     if count > MAX_IDS:
         effect = f"One job takes at most {MAX_IDS:,} selected tools. Narrow the list, or start a backfill, which has no such limit."
     return confirm(
         request,
-        title=f"Refresh the embeddings of {count:,} tools?",
+        title=f"Refresh the embeddings of {count:,} tool{pluralize(count)}?",
         effect=effect,
-        button=f"Refresh {count:,} tools",
+        button=f"Refresh {count:,} tool{pluralize(count)}",
         cancel=list_url(reverse("tool-list"), query),
     )
 

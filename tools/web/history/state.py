@@ -192,5 +192,8 @@ def _field_diff(old: object, new: object) -> list[Segment]:
     return word_diff(before, after)
 
 
+_CAPITALS = {"mcp": "MCP", "url": "URL"}
+
+
 def _words(name: object) -> str:
-    return capfirst(str(name).replace("_", " "))
+    return capfirst(" ".join(_CAPITALS.get(word, word) for word in str(name).replace("_", " ").split()))

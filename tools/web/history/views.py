@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from portal.tenancy.models import Role
 from tools.catalogue.tools import update_tool
-from tools.web.embeddings.state import badge_of
+from tools.web.embeddings.state import badge_of, embedding_queued
 from tools.web.history.state import changes_of, restorable, tool_history
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.confirm import confirm
@@ -63,5 +63,5 @@ def restore_version(request: TenantRequest, pk: UUID, event: int) -> HttpRespons
     with ErrorsAsMessages(request, "Nothing was restored. "):
         version = number(request.POST.get("version", ""))  # 0, which no tool has, if it is missing
         update_tool(pk=pk, expected_version=version, changes=changes, actor=actor(request))
-        messages.success(request, "Restored. Embedding queued if its text changed.")
+        messages.success(request, f"Restored.{embedding_queued([pk])}")
     return redirect(history)

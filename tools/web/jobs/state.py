@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from portal.jobs import heartbeats, kinds
 from portal.jobs.models import Job, JobState
 from portal.jobs.progress import duration
+from portal.jobs.states import CLAIMED
 from tools.web.shell.badges import Badge
 
 BADGES = {
@@ -51,6 +52,9 @@ class JobRow:
 
     @property
     def stage(self) -> str:
+        """What its worker does now; empty while none works on it."""
+        if self.job.effective_state not in CLAIMED:
+            return ""
         return STAGES.get(self.job.stage, self.job.stage)
 
     @property

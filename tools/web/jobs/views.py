@@ -24,7 +24,7 @@ from tools.catalogue.embedding_jobs import BACKFILL, REFRESH
 from tools.catalogue.visibility import seen
 from tools.imports.syncing.jobs import APPLY
 from tools.models import Sync
-from tools.web.embeddings.state import open_passage_circuits
+from tools.web.embeddings.state import is_off, open_passage_circuits
 from tools.web.jobs.forms import BackfillForm
 from tools.web.jobs.state import JobRow, all_queues, idle_queues, queues_of
 from tools.web.shell.access import TenantRequest, actor, find_row, member_page, render_part
@@ -169,6 +169,7 @@ def new_job(request: TenantRequest) -> HttpResponse:
         "estimate": estimate,
         "estimate_time": duration(estimate.seconds) if estimate else "",
         "other": other,
+        "is_off": is_off(),
         "idle_queues": idle_queues(all_queues()),
     }
     status = 409 if other else 422 if form.is_bound and estimate is None else 200

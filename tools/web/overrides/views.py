@@ -21,6 +21,7 @@ from tools.catalogue import overrides
 from tools.catalogue.overrides import OverrideStatus
 from tools.catalogue.visibility import seen
 from tools.models import PARAMETER_PREFIX, ManualOverride, Source
+from tools.web.embeddings.state import embedding_queued
 from tools.web.overrides.state import label_of, override_row, remember_reset, undoable
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.addresses import next_url
@@ -137,9 +138,10 @@ def reset_overrides(request: TenantRequest) -> HttpResponse:
                 overrides=[one.pk for one in chosen], actor=actor(request), reset=reset
             )
             if len(chosen) > 1:
-                what = f"{done:,} fields"
+                what = f"{done:,} field{pluralize(done)}"
             remember_reset(request, reset, what, chosen)
-            messages.success(request, f"{capfirst(what)} reset to imported. Embedding queued.")
+            tools = {one.tool_id for one in chosen}
+            messages.success(request, f"{capfirst(what)} reset to imported.{embedding_queued(tools)}")
         return redirect(back)
     return confirm(
         request,
@@ -192,9 +194,9 @@ def keep_overrides(request: TenantRequest) -> HttpResponse:
     if request.method != "POST":
         return confirm(
             request,
-            title=f"Keep {len(chosen):,} overrides?",
+            title=f"Keep {len(chosen):,} override{pluralize(chosen)}?",
             effect="They stay as they are and are no longer in conflict, until their source changes again.",
-            button=f"Keep {len(chosen):,} overrides",
+            button=f"Keep {len(chosen):,} override{pluralize(chosen)}",
             cancel=back,
         )
     with ErrorsAsMessages(request):
@@ -212,10 +214,12 @@ def undo_reset(request: TenantRequest) -> HttpResponse:
     given = chosen_ids([request.POST.get("reset", "")])
     with ErrorsAsMessages(request):
         done, changed = overrides.undo_reset(reset=given[0] if given else uuid4(), actor=actor(request))
-        left = f" {changed:,} tools have been changed since and were not restored." if changed else ""
-        messages.success(
-            request, f"Undone: {done:,} override{pluralize(done)} restored.{left} Embedding queued."
+        left = (
+            f" {changed:,} tool{pluralize(changed)} had been changed since and {pluralize(changed, 'was,were')} not restored."
+            if changed
+            else ""
         )
+        messages.success(request, f"Undone: {done:,} override{pluralize(done)} restored.{left}")
     request.session["resets"] = [one for one in undoable(request) if one["reset"] not in map(str, given)]
     return redirect(next_url(request, reverse("override-list")))
 

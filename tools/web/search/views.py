@@ -25,6 +25,7 @@ REASONS = {
     "embedding_unavailable": "The embedding provider does not answer.",
     "vectors_missing": "None of the tools that were searched has its vector yet.",
 }
+MODES = {"hybrid": "by meaning and keywords", "semantic": "by meaning", "keyword": "by keyword"}
 MATCHES = {
     "both": ("Meaning and keywords", "check-lg"),
     "semantic": ("Meaning", "lightning-charge"),
@@ -52,6 +53,7 @@ def search_page(request: TenantRequest) -> HttpResponse:
         context |= {
             "answer": answer,
             "hits": _hit_rows(answer),
+            "mode": MODES[answer.mode],
             "reasons": [REASONS.get(one, one) for one in answer.degraded],
         }
     with tenant_context(request.member.tenant_id):

@@ -104,6 +104,7 @@ class JsonField(forms.JSONField):
     """A JSON object, indented; invalid JSON comes back as it was typed."""
 
     widget = forms.Textarea
+    default_error_messages: ClassVar = {"invalid": "This is not valid JSON."}
 
     def prepare_value(self, value: Any) -> Any:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)

@@ -96,7 +96,7 @@ class _PasswordForm(PasswordChangeForm):
     def __init__(self, user: User, data: QueryDict | None, request: HttpRequest) -> None:
         super().__init__(user, data)
         self._request = request
-        self.fields["old_password"].label = "Present password"
+        self.fields["old_password"].label = "Current password"
         self.fields["new_password1"].help_text = "At least 12 characters."
         self.fields["new_password2"].label = "New password again"
         self.fields["new_password2"].help_text = ""

@@ -132,14 +132,16 @@ def _render(
     restored = settings_at(source, given.get("restore", ""), SourceForm.names)
     gone = visible_tools(request).filter(source=source, endpoint__active=False).select_related("endpoint")
     page = page_of(_with_counts(seen(source.syncs.all())), given)
+    documents = list(
+        seen(source.documents.all()).defer("content", "report").order_by("layer", "-fetched_at")[:100]
+    )
     context = {
         "source": source,
         "form": form or SourceForm(row=source, shown=restored),
         "restored": bool(restored),
         "settings": settings_history(source),
-        "documents": list(
-            seen(source.documents.all()).defer("content", "report").order_by("layer", "-fetched_at")[:100]
-        ),
+        "documents": documents,
+        "has_layers": len({one.layer for one in documents}) > 1,
         "gone": gone.only("name", "endpoint__key", "endpoint__updated_at").order_by(
             "-endpoint__updated_at", "pk"
         )[:_MOST_GONE],
@@ -218,7 +220,7 @@ def download_document(request: TenantRequest, pk: UUID, document: UUID) -> HttpR
 def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
     source = _find(pk)
     count, wanted = source.active_tools + source.inactive_tools, request.POST.get("tools", "")
-    if request.method != "POST" or (count and wanted not in {"deactivate", "delete"}):
+    if request.method != "POST" or (count and wanted not in sources.ToolsOfDeleted.values):
         return confirm(
             request,
             title=f"Delete the source {source.slug}?",
@@ -233,13 +235,14 @@ def delete_source(request: TenantRequest, pk: UUID) -> HttpResponse:
             status=422 if request.method == "POST" else 200,
         )
     with ErrorsAsMessages(request):
-        keep = wanted == "deactivate"
-        done = sources.delete_source(pk=source.pk, actor=actor(request), keep_tools=keep)
+        done = sources.delete_source(
+            pk=source.pk, actor=actor(request), tools=wanted or sources.ToolsOfDeleted.DELETE
+        )
         tools = f"{done:,} tool{pluralize(done)}"
         messages.success(
             request,
             f"The source {source.slug} was deleted, and its {tools} deactivated."
-            if keep
+            if wanted == sources.ToolsOfDeleted.DEACTIVATE
             else f"The source {source.slug} was deleted with {tools}.",
         )
         return redirect("source-list")

@@ -141,7 +141,7 @@ def _form_field(name: str) -> forms.Field:
     """The form's field for a column of a tool that needs no words of its own."""
     column = Tool._meta.get_field(name)
     if isinstance(column, ArrayField):
-        return LinesField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="One a line.")
+        return LinesField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="One per line.")
     if isinstance(column, models.BooleanField):
         return forms.BooleanField(required=False)
     if isinstance(column, models.CharField):

@@ -37,7 +37,8 @@ class ToolPageFilter(ToolFilter):
         return tools if value == "all" else tools.filter(active=False)
 
     def filter_queryset(self, queryset: QuerySet[Tool]) -> QuerySet[Tool]:
-        if not self.form.cleaned_data.get("active"):
+        # An inactive tool is neither embedded nor searched, so it has no status of an embedding.
+        if not self.form.cleaned_data.get("active") or self.form.cleaned_data.get("embedding_status"):
             queryset = queryset.filter(active=True)
         filtered: QuerySet[Tool] = super().filter_queryset(queryset)
         return filtered
@@ -87,7 +88,7 @@ def _url(query: QueryDict, **changes: str | None) -> str:
 
 def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[tuple[Badge, int, bool, str]]:
     """For each embedding status: its badge, how many of the tools that pass all other filters have it, whether it is chosen, and
-    the URL that sets or clears it."""
+    the URL that sets or clears it. Also how many are inactive or have no embedding, if any, without a URL: the counts add up."""
     others = query.copy()
     others.pop("embedding_status", None)
     counts = ToolPageFilter(others, queryset=tools).qs.count_by_embedding_status()
@@ -97,10 +98,12 @@ def _chips(tools: QuerySet[Tool], query: QueryDict) -> list[tuple[Badge, int, bo
             badge,
             counts.get(status, 0),
             status == chosen,
-            _url(query, embedding_status=None if status == chosen else status),
+            _url(query, embedding_status=None if status == chosen else status)
+            if status in EmbeddingStatus.values
+            else "",
         )
         for status, badge in BADGES.items()
-        if status in EmbeddingStatus.values
+        if status in EmbeddingStatus.values or counts.get(status)
     ]
 
 

@@ -17,7 +17,7 @@ from tools.catalogue.errors import CatalogueError, Invalid, StaleVersion
 from tools.catalogue.parameter_descriptions import parameter_descriptions
 from tools.catalogue.tools import create_tool, delete_tool, update_tool
 from tools.models import PARAMETER_PREFIX, Tool
-from tools.web.embeddings.state import badge_of, card_context, card_of
+from tools.web.embeddings.state import badge_of, card_context, card_of, embedding_queued
 from tools.web.overrides.state import OverrideRow, overrides_of, undoable
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.confirm import confirm
@@ -91,7 +91,7 @@ def _tell_saved(request: TenantRequest, before: Tool, saved: Tool) -> None:
     elif before.active and embedding_text.source_text(saved) == embedding_text.source_text(before):
         messages.success(request, "Saved. The embedded text is the same, so the vector is kept.")
     else:
-        messages.success(request, "Saved. Embedding queued.")
+        messages.success(request, f"Saved.{embedding_queued([saved.pk])}")
 
 
 def _conflict_page(request: TenantRequest, error: StaleVersion, form: ToolForm) -> HttpResponse:
@@ -147,7 +147,7 @@ def new_tool(request: TenantRequest) -> HttpResponse:
             form.add_error("tool_id", str(error))
             status = 409
         else:
-            messages.success(request, "Saved. Embedding queued.")
+            messages.success(request, f"Saved.{embedding_queued([tool.pk])}")
             return redirect("tool", pk=tool.pk)
     context = {"form": form, "further_rows": [(form[name], None) for name in FURTHER_FIELDS]}
     return render(request, "tools/new.html", context, status=status)

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.core.management.base import CommandParser
+from django.template.defaultfilters import pluralize
 
 from portal.jobs import services
 from portal.tenancy.commands import USAGE, Options, PortalCommand
@@ -29,4 +30,4 @@ class Command(PortalCommand):
         if days is None:
             self.stop(USAGE, "--jobs takes a number of days, as in 90d.")
         pruned = services.prune_jobs(timedelta(days=int(days[1])))
-        self.show(options, {"jobs": pruned}, f"{pruned:,} jobs deleted.")
+        self.show(options, {"jobs": pruned}, f"{pruned:,} job{pluralize(pruned)} deleted.")

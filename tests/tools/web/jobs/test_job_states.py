@@ -97,6 +97,31 @@ def test_a_job_that_counts_nothing_yet_has_no_percentage_UI_3_6(
     assert "Not counted yet" in job_page(viewer_client, context)
 
 
+def test_a_job_that_waits_again_shows_neither_what_is_done_nor_how_fast_and_its_end_ends_the_log_UI_3_6(
+    viewer_client: Client, running: Callable[..., Context]
+) -> None:
+    context = running(done=40, stage="embedding")
+    long_ago = timezone.now() - timedelta(hours=1)
+    Job.objects.update(claimed_at=long_ago)
+    shown = job_page(viewer_client, context)
+    assert "Embedding</span>" in shown
+    assert "/s" in shown
+    Job.objects.update(heartbeat_at=long_ago)  # its runner died, so it waits for another one
+    waiting = job_page(viewer_client, context)
+    assert "Queued" in waiting
+    assert "Embedding</span>" not in waiting
+    assert '<p class="job-line">40 of 100</p>' in waiting
+
+
+def test_the_log_of_a_job_that_is_over_expects_nothing_more_UI_3_6(
+    operator_client: Client, running: Callable[..., Context]
+) -> None:
+    context = running()
+    assert "Nothing has been logged yet." in job_page(operator_client, context)
+    end(context, JobState.SUCCEEDED)
+    assert "Nothing was logged." in job_page(operator_client, context)
+
+
 def test_no_page_promises_another_try_of_a_provider_that_nobody_asks_EMB_5(
     viewer_client: Client, running: Callable[..., Context], make_tool: Callable[..., Tool], settings: Any
 ) -> None:

@@ -20,6 +20,7 @@ def test_SRC_5_keyword_answers_say_that_they_are_degraded(
     assert "Semantic search is switched off" in html
     assert f'href="/tools/{tool.pk}/"' in html
     assert "<summary>Score</summary>" in html
+    assert "· by keyword</span>" in html
 
 
 def test_SRC_5_an_answer_without_vectors_says_that_they_are_missing(
@@ -29,6 +30,19 @@ def test_SRC_5_an_answer_without_vectors_says_that_they_are_missing(
     html = viewer_client.get("/search/?q=give+the+customer+money+back").content.decode()
     assert "Answered by keyword only." in html
     assert "None of the tools that were searched has its vector yet." in html
+
+
+def test_SRC_12_a_score_without_a_keyword_says_so(
+    viewer_client: Client,
+    make_tool: Callable[..., Tool],
+    set_embedding: Callable[..., None],
+    embedder: object,
+) -> None:
+    set_embedding(make_tool(name="refund_payment", description="Gives a customer their money back."), "ready")
+    html = viewer_client.get("/search/?q=zzqx").content.decode()
+    assert "<dd>no word matched" in html
+    assert "0.0000" not in html
+    assert "· by meaning" in html
 
 
 @override_settings(SEARCH_SEMANTIC=False)

@@ -52,6 +52,7 @@ def test_CAT_3_an_admin_writes_servers_and_others_only_look(
         assert client.post(f"{path}delete/").status_code == 403
         page = client.get(path).content.decode()
         assert f"{path}edit/" not in page
+        assert "<strong>MCP server created</strong>" in page
     assert f"{path}test/" in operator_client.get(path).content.decode()
     assert f"{path}test/" not in viewer_client.get(path).content.decode()
     assert viewer_client.post(f"{path}test/").status_code == 403

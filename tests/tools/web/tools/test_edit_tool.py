@@ -91,6 +91,27 @@ def test_CAT_1_a_new_tool_has_its_parameters_from_the_start(operator_client: Cli
     assert Tool.objects.get(tool_id="mail").parameters == {"type": "object"}
 
 
+def test_no_page_says_that_an_embedding_is_queued_while_embedding_is_off_EMB_5(
+    operator_client: Client, admin_client: Client, imported_tool: Tool, settings: Any
+) -> None:
+    settings.EMBEDDING_PROVIDER = "disabled"
+    new = form_of(Tool(), tool_id="mail", name="mail", namespace="public", parameters="{}", active="on")
+    given = {name: value for name, value in new.items() if value is not None}
+    made = operator_client.post("/tools/new/", given, follow=True).content.decode()
+    path = f"/tools/{imported_tool.pk}/edit/"
+    edited = operator_client.post(
+        path, form_of(imported_tool, description="Ours."), follow=True
+    ).content.decode()
+    for html in (made, edited):
+        assert "Saved." in html
+        assert "Embedding queued." not in html
+    off = "Embedding is switched off"
+    assert off in admin_client.get("/models/").content.decode()
+    counted = operator_client.post("/jobs/new/", {"statuses": "all", "count": "1"}).content.decode()
+    assert off in counted
+    assert "There is nothing to do." in counted
+
+
 def test_UI_1_an_edit_that_changes_no_meaning_says_that_the_vector_stays(
     operator_client: Client, make_tool: Callable[..., Tool]
 ) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -9,7 +10,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from portal.jobs.models import Job
 from tools.catalogue.tools import update_tool
-from tools.models import Tool
+from tools.models import Tool, ToolEmbedding
 
 pytestmark = pytest.mark.usefixtures("one_or_two_models")
 HTMX = {"HX-Request": "true"}
@@ -99,6 +100,30 @@ def test_UI_1_status_chips_count_what_they_would_show(
     assert "<strong>1</strong> tool<" in html
 
 
+def test_the_chips_add_up_to_the_tools_and_an_inactive_one_waits_for_no_vector_UI_3_2(
+    viewer_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    make_tool()
+    make_tool(active=False)
+    ToolEmbedding.objects.filter(entity=make_tool()).delete()
+
+    def shown(query: str) -> dict[str, int]:
+        html = " ".join(viewer_client.get(f"/tools/{query}").content.decode().split())
+        chips = re.findall(r"</svg> ([A-Z][a-z ]+) <b>(\d+)</b>", html)
+        total = re.search(r"<strong>(\d+)</strong> tool", html)
+        assert total
+        found = {word: int(count) for word, count in chips if int(count)}
+        assert sum(found.values()) == int(total[1])
+        return found
+
+    assert shown("") == {"Pending": 1, "Not embedded": 1}
+    assert shown("?active=all") == {"Pending": 1, "Not embedded": 1, "Inactive": 1}
+    assert shown("?active=no") == {"Inactive": 1}
+    assert (
+        "No tool matches" in viewer_client.get("/tools/?active=no&embedding_status=pending").content.decode()
+    )
+
+
 def test_EMB_10_a_refresh_of_what_a_filter_leaves_asks_for_each_tool_once(
     operator_client: Client, make_tool: Callable[..., Tool], set_embedding: Callable[..., None]
 ) -> None:
@@ -106,7 +131,7 @@ def test_EMB_10_a_refresh_of_what_a_filter_leaves_asks_for_each_tool_once(
     set_embedding(tools[0], "failed", error="x")
     path = "/tools/refresh-matching/?embedding_status="
     assert "Refresh the embeddings of 2 tools?" in operator_client.get(f"{path}pending").content.decode()
-    assert "Refresh the embeddings of 1 tools?" in operator_client.get(f"{path}failed").content.decode()
+    assert "Refresh the embeddings of 1 tool?" in operator_client.get(f"{path}failed").content.decode()
     operator_client.post(f"{path}pending")
     assert sorted(Job.objects.get().args["ids"]) == sorted(str(tool.pk) for tool in tools[1:])
 
