@@ -21,7 +21,7 @@ from tools.catalogue import overrides
 from tools.catalogue.overrides import OverrideStatus
 from tools.catalogue.visibility import seen
 from tools.models import PARAMETER_PREFIX, ManualOverride, Source
-from tools.web.overrides.state import label_of, override_row, remember_reset, undoable
+from tools.web.overrides.state import forget_resets, label_of, override_row, remember_reset, undoable
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.addresses import next_url
 from tools.web.shell.confirm import confirm
@@ -216,7 +216,7 @@ def undo_reset(request: TenantRequest) -> HttpResponse:
         messages.success(
             request, f"Undone: {done:,} override{pluralize(done)} restored.{left} Embedding queued."
         )
-    request.session["resets"] = [one for one in undoable(request) if one["reset"] not in map(str, given)]
+    forget_resets(request, given)
     return redirect(next_url(request, reverse("override-list")))
 
 
