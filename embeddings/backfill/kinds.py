@@ -105,9 +105,10 @@ def backfill_kind(
     arguments: type[BackfillArguments] = BackfillArguments,
     select: Select | None = None,
     of: Callable[[Arguments], str] = lambda _: "",
+    seen_jobs: Callable[[], Q] | None = None,
 ) -> JobKind:
     """The kind of job that embeds what is wrong. `select(args)` narrows it to some of the active entities, which `of(args)`
-    names in the title."""
+    names in the title; `seen_jobs` is as in JobKind."""
     chosen: Select = select or (lambda _: entity.active())
 
     def statuses(args: Arguments) -> frozenset[str]:
@@ -139,6 +140,7 @@ def backfill_kind(
         run=run,
         usual_rate=USUAL_RATE,
         seen_items=entity.visible,
+        seen_jobs=seen_jobs,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from portal.jobs.arguments import Arguments, JobArguments
 
@@ -36,7 +36,9 @@ class JobKind:
     `concurrency_key` names what no two jobs of the kind may work on at a time (None: nothing). `count` returns how many items
     there are (None where only `run` can tell) and how many need work. `run` works in batches until all is done (True) or `context.stopping()` gives a reason to
     stop (False). `queues` are the queues whose workers it needs. `usual_rate` is in items a second.
-    `seen_items` are the items that the current caller may see, for a kind whose items may fail one by one.
+    `seen_items` are the items that the current caller may see, for a kind whose items may fail one by one. `seen_jobs` is the
+    condition for those of its jobs that a caller may know of who does not see everything, for a kind whose title and arguments
+    name something.
     """
 
     name: str
@@ -49,6 +51,7 @@ class JobKind:
     run: Callable[[Context], bool]
     usual_rate: float
     seen_items: Callable[[], QuerySet[Any]] | None = None
+    seen_jobs: Callable[[], Q] | None = None
 
 
 _kinds: dict[str, JobKind] = {}

@@ -26,6 +26,7 @@ from django.db import models, transaction
 from django.db.models import Case, F, OuterRef, Q, Subquery, Value, When
 from django.db.models.functions import Coalesce, Greatest, Now
 
+from portal.jobs import kinds
 from portal.jobs.states import (
     ACTIVE,
     CAN_RESUME,
@@ -61,11 +62,18 @@ class JobQuerySet(models.QuerySet["Job"]):
     """The transitions, each only from the states that allow it; they return whether the row was changed."""
 
     def seen(self) -> JobQuerySet:
-        """Those that the current caller may know of: a job tells of all tools that its own rights let it work on."""
+        """Those that the current caller may know of: a job tells of all tools that its own rights let it work on, and its title
+        and arguments may name a source."""
         rights = current_rights()
-        if rights.sees_all_sensitivities:
+        if rights.sees_everything:
             return self
-        return self.filter(Q(rights__max_sensitivity__in=rights.sensitivities))
+        found = self
+        if not rights.sees_all_sensitivities:
+            found = found.filter(Q(rights__max_sensitivity__in=rights.sensitivities))
+        for kind in kinds.all_kinds():
+            if kind.seen_jobs is not None:
+                found = found.filter(~Q(kind=kind.name) | kind.seen_jobs())
+        return found
 
     def with_effective_state(self) -> JobQuerySet:
         """Adds `effective_state` and `read_at`. A job whose runner is silent is lost or queued before `take_up_lost` has stored it,

@@ -12,6 +12,7 @@ from django.apps import apps
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 
+from portal.jobs.transitions import JobQuerySet
 from portal.tenancy.models import Role, Tenant
 from portal.tenancy.rights import Rights, acting_with
 from tests.support.clients import make_api, make_client
@@ -119,6 +120,21 @@ def test_a_viewer_sees_nothing_of_a_private_tool_on_any_page_SEC_4(private: Worl
     viewer = make_client(private.tenant, Role.VIEWER)
     assert leaks(viewer, private, is_page) == []
     assert len(leaks(private.member, private, is_page)) >= 15, "the canary is nowhere to be seen"
+
+
+def test_a_job_that_somebody_may_not_know_of_would_be_noticed_SEC_4(
+    private: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_jobs(path: str) -> bool:
+        return "/jobs" in path and "/new" not in path
+
+    viewer, reader = make_client(private.tenant, Role.VIEWER), make_api(private.tenant, "tools:read")
+    page = f"/jobs/{private.job.pk}/"
+    assert (leaks(viewer, private, of_jobs), viewer.get(page).status_code) == ([], 404)
+    assert leaks(reader, private, of_jobs) == []
+    monkeypatch.setattr(JobQuerySet, "seen", lambda jobs: jobs)
+    assert {"/jobs/", page} <= set(leaks(viewer, private, of_jobs))
+    assert "/api/v1/jobs" in leaks(reader, private, of_jobs)
 
 
 def test_a_key_that_may_only_read_sees_nothing_of_a_private_tool_SEC_4(private: World) -> None:

@@ -56,7 +56,7 @@ def build_hidden(tenant: Tenant, **hidden: str) -> World:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE tools_toolembedding SET status = 'failed', error = %s", [canary])
         cursor.execute("UPDATE embeddings_embeddingtask SET last_error = %s", [canary])
-    job = failed_job(tool, canary)
+    job = failed_job(tool, canary, source=source.slug)
     changed = document("fish", "feed", title=text, fish=f"Feeds every {text}.", feed=f"Buys feed for {text}.")
     changed["paths"]["/bad"] = {"get": canary}  # left out, or warned of
     sync = syncs.plan_document(
@@ -97,9 +97,9 @@ def _shown(tenant: Tenant, canary: str, hidden: dict[str, str]) -> None:
     )
 
 
-def failed_job(tool: Tool, canary: str) -> Job:
-    """One of the tenant itself that failed with this tool, and names the canary in all it says."""
-    queued = jobs.start("backfill_embeddings", {}, by="olga")
+def failed_job(tool: Tool, canary: str, source: str = "") -> Job:
+    """One of the tenant itself, of a source or of all, that failed with this tool, and names the canary in all it says."""
+    queued = jobs.start("backfill_embeddings", {"source": source}, by="olga")
     job = Job.objects.claim(kinds=["backfill_embeddings"], pk=queued.pk)
     assert job is not None
     Context(job, threading.Event()).batch(log=canary, failures=[Failure(tool.pk, canary, canary)])

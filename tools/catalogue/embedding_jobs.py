@@ -8,7 +8,7 @@ from rest_framework import serializers
 from embeddings.backfill.kinds import BackfillArguments, backfill_kind, refresh_kind
 from portal.jobs.arguments import Arguments, Fields
 from tools.catalogue.embedding_text import ENTITY
-from tools.catalogue.visibility import seen
+from tools.catalogue.visibility import jobs_of_seen_sources, seen
 from tools.models import Source, Tool
 
 BACKFILL, REFRESH = "backfill_embeddings", "refresh_embeddings"
@@ -46,7 +46,12 @@ def _select(args: Arguments) -> QuerySet[Tool]:
 
 KINDS = (
     backfill_kind(
-        ENTITY, name=BACKFILL, arguments=ToolBackfillArguments, select=_select, of=lambda args: args["source"]
+        ENTITY,
+        name=BACKFILL,
+        arguments=ToolBackfillArguments,
+        select=_select,
+        of=lambda args: args["source"],
+        seen_jobs=jobs_of_seen_sources,
     ),
     refresh_kind(ENTITY, name=REFRESH),
 )

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from django.apps import apps
 from django.db.models import Case, Count, Exists, F, Model, OuterRef, Q, QuerySet, TextField, Value, When
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 
 from embeddings.models import EmbeddingTask
 from portal.jobs import services as jobs
@@ -133,6 +135,14 @@ def _hidden_events(rights: Rights) -> QuerySet[Any]:
     events: Any = apps.get_model("tools", "ToolEvent").objects
     hidden: QuerySet[Any] = events.filter(~visible_tools(rights))
     return hidden
+
+
+def jobs_of_seen_sources() -> Q:
+    """The condition for jobs whose arguments name no source, or one that the current caller may see: a title says its name."""
+    named = Cast(KeyTextTransform("source", OuterRef("args")), TextField())
+    return (
+        Q(args__source__isnull=True) | Q(args__source="") | Q(Exists(seen(Source.objects.filter(slug=named))))
+    )
 
 
 def _jobs(_: Rights) -> Q:

@@ -15,7 +15,7 @@ from portal.jobs.context import Context
 from portal.jobs.errors import Cancelled, CannotGoOn
 from portal.jobs.kinds import JobKind
 from tools.catalogue.errors import CatalogueError, RemovalsNeedConfirmation
-from tools.catalogue.visibility import require_whole, seen
+from tools.catalogue.visibility import jobs_of_seen_sources, require_whole, seen
 from tools.imports.formats.specs import DocumentRefused
 from tools.imports.syncing import service as syncs
 from tools.imports.syncing.documents import NOT_READABLE
@@ -196,6 +196,7 @@ KINDS = (
         count=lambda _: (None, 0),
         run=_run_sync,
         usual_rate=USUAL_RATE,
+        seen_jobs=jobs_of_seen_sources,
     ),
     JobKind(
         name=APPLY,
@@ -207,5 +208,6 @@ KINDS = (
         count=_count_apply,
         run=_run_apply,
         usual_rate=USUAL_RATE,
+        seen_jobs=jobs_of_seen_sources,
     ),
 )

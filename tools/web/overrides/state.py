@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypedDict
@@ -77,7 +78,11 @@ def remember_reset(request: TenantRequest, reset: UUID, what: str, chosen: list[
         "reset": str(reset), "what": what, "at": timezone.now().timestamp(),
         "tool": tools.pop() if len(tools) == 1 else "",
     }  # fmt: skip
-    request.session["resets"] = [entry, *undoable(request)][:_MOST_UNDO]
+    request.session[_key(request)] = [entry, *undoable(request)][:_MOST_UNDO]
+
+
+def forget_resets(request: TenantRequest, resets: Collection[UUID]) -> None:
+    request.session[_key(request)] = [one for one in undoable(request) if UUID(one["reset"]) not in resets]
 
 
 def undoable(request: TenantRequest, tool: UUID | None = None) -> list[ResetNote]:
@@ -85,6 +90,11 @@ def undoable(request: TenantRequest, tool: UUID | None = None) -> list[ResetNote
     start = (timezone.now() - overrides.UNDO + timedelta(seconds=5)).timestamp()
     return [
         one
-        for one in request.session.get("resets", [])
+        for one in request.session.get(_key(request), [])
         if one["at"] > start and (tool is None or one["tool"] == str(tool))
     ]
+
+
+def _key(request: TenantRequest) -> str:
+    """By tenant, since a note names tools."""
+    return f"resets {request.member.tenant_id}"

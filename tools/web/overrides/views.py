@@ -22,7 +22,7 @@ from tools.catalogue.overrides import OverrideStatus
 from tools.catalogue.visibility import seen
 from tools.models import PARAMETER_PREFIX, ManualOverride, Source
 from tools.web.embeddings.state import embedding_queued
-from tools.web.overrides.state import label_of, override_row, remember_reset, undoable
+from tools.web.overrides.state import forget_resets, label_of, override_row, remember_reset, undoable
 from tools.web.shell.access import TenantRequest, actor, member_page
 from tools.web.shell.addresses import next_url
 from tools.web.shell.confirm import confirm
@@ -220,7 +220,7 @@ def undo_reset(request: TenantRequest) -> HttpResponse:
             else ""
         )
         messages.success(request, f"Undone: {done:,} override{pluralize(done)} restored.{left}")
-    request.session["resets"] = [one for one in undoable(request) if one["reset"] not in map(str, given)]
+    forget_resets(request, given)
     return redirect(next_url(request, reverse("override-list")))
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
+from tests.support.clients import join
 from tests.support.imports.documents import document, import_document
 from tests.support.overrides import ids, many, overrule, pets
 from tests.support.pages.web import seen_of
@@ -291,14 +293,33 @@ def test_SYN_5_a_late_or_foreign_undo_is_refused_with_a_sentence(
     assert operator_client.get("/overrides/undo/").status_code == 405
 
 
-def test_SYN_5_an_undo_is_offered_for_ten_minutes_only(operator_client: Client, shop: list[Tool]) -> None:
+def test_SYN_5_an_undo_is_offered_for_ten_minutes_only(
+    tenant: Tenant, operator_client: Client, shop: list[Tool]
+) -> None:
     html = operator_client.get("/overrides/reset/?all=1").content.decode()
     operator_client.post("/overrides/reset/?all=1", {"seen": seen_of(html)})
     assert "Reset to imported: 6 fields." in page(operator_client)
     session = operator_client.session
-    session["resets"] = [{**one, "at": one["at"] - 601} for one in session["resets"]]
+    key = f"resets {tenant.pk}"
+    session[key] = [{**one, "at": one["at"] - 601} for one in session[key]]
     session.save()
     assert "Reset to imported: 6 fields." not in page(operator_client)
+
+
+def test_an_undo_is_offered_in_the_tenant_of_the_reset_only_SEC_1(
+    tenant: Tenant, make_tenant: Callable[..., Tenant], operator_client: Client, shop: list[Tool]
+) -> None:
+    other = make_tenant()
+    join(other, User.objects.get(), "operator")
+    one = ManualOverride.objects.filter(field="description")[0]
+    html = operator_client.get(f"/overrides/reset/?selected={one.pk}").content.decode()
+    operator_client.post("/overrides/reset/", {"selected": str(one.pk), "seen": seen_of(html)})
+    offered = f"Reset to imported: description of {one.tool.name}"
+    assert offered in page(operator_client)
+    operator_client.post("/tenant/", {"tenant": str(other.pk)})
+    assert offered not in page(operator_client)
+    operator_client.post("/tenant/", {"tenant": str(tenant.pk)})
+    assert offered in page(operator_client)
 
 
 def test_SEC_3_hostile_texts_and_names_are_shown_as_text(operator_client: Client, tenant: Tenant) -> None:
