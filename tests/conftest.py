@@ -26,7 +26,7 @@ from tests.support import waits
 from tests.support.clients import find_static_files_once, make_api, make_client
 from tests.support.database import real_commits
 from tests.support.embeddings.pipeline import Pipeline
-from tests.support.imports import readers
+from tests.support.imports import children
 from tests.support.jobs.harness import JobHarness, spawn
 from tests.support.servers import mcp_servers
 from tests.support.servers.http_server import Handler
@@ -34,7 +34,7 @@ from tools.catalogue.tools import create_tool
 from tools.models import Tool
 
 waits.install()
-readers.install()
+children.install()
 find_static_files_once()
 
 

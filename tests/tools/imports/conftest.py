@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
+from tests.support.imports import children
 from tests.support.imports.syncs import parse_here
 from tools.imports.fetching import sandbox
 
@@ -15,6 +14,6 @@ def parse_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def started_readers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Documents are read by children that are started as the product starts them (tests/support/imports/readers.py)."""
-    monkeypatch.setattr(sandbox, "subprocess", subprocess)
+def started_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children that read documents or ask MCP servers are started as the product starts them (tests/support/imports/children.py)."""
+    children.start(monkeypatch)
