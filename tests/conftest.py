@@ -23,9 +23,10 @@ from embeddings import providers, slots
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Role, Tenant
 from tests.support import waits
-from tests.support.clients import make_api, make_client
+from tests.support.clients import find_static_files_once, make_api, make_client
 from tests.support.database import real_commits
 from tests.support.embeddings.pipeline import Pipeline
+from tests.support.imports import children
 from tests.support.jobs.harness import JobHarness, spawn
 from tests.support.servers import mcp_servers
 from tests.support.servers.http_server import Handler
@@ -33,6 +34,8 @@ from tools.catalogue.tools import create_tool
 from tools.models import Tool
 
 waits.install()
+children.install()
+find_static_files_once()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.test import Client
 from rest_framework.test import APIClient
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 from portal.tenancy.context import tenant_context
 from portal.tenancy.keys import create_api_key
@@ -41,3 +42,16 @@ def make_api(tenant: Tenant, *scopes: str, **options: Any) -> APIClient:
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")
     return client
+
+
+def find_static_files_once() -> None:
+    """For the rest of this process. Each client loads the middleware anew, and that looks at every static file there is."""
+    find, found = WhiteNoiseMiddleware.add_files_from_finders, {}
+
+    def once(middleware: Any) -> None:
+        if not found:
+            find(middleware)
+            found.update(middleware.files)
+        middleware.files.update(found)
+
+    WhiteNoiseMiddleware.add_files_from_finders = once

@@ -24,6 +24,8 @@ from tools.imports.fetching.http import fetch_document
 from tools.imports.fetching.mcp.client import list_tools_from_command, list_tools_from_url
 from tools.imports.fetching.mcp.conversation import strip_lone_surrogates
 
+# What is said between child and server; test_mcp_processes.py is about the child.
+pytestmark = pytest.mark.usefixtures("forked_children")
 SECRET = "s3cret-v4lue-of-a-key"
 
 

@@ -23,6 +23,9 @@ from tools.imports.fetching.mcp.client import list_tools_from_command, list_tool
 from tools.models import Tool
 from tools.web.history.state import tool_history
 
+# What is said between child and server; test_mcp_processes.py is about the child.
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 
 @pytest.fixture
 def allow(settings: Any, tmp_path: Path) -> Any:

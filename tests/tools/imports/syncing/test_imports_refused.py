@@ -103,6 +103,7 @@ def test_the_text_report_says_what_the_json_says(committed: Tenant, tmp_path: Pa
     assert "2 added, 0 changed, 0 moved, 0 removed, 0 unchanged" in out
 
 
+@pytest.mark.usefixtures("started_children")
 def test_a_document_that_the_reader_dies_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from tools.imports.fetching import sandbox
 
@@ -114,6 +115,7 @@ def test_a_document_that_the_reader_dies_of_is_refused(monkeypatch: pytest.Monke
         sandbox.parse("nonsense", b"{}", name="a.json")
 
 
+@pytest.mark.usefixtures("started_children")
 def test_the_reader_gets_no_secret_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     from tools.imports.fetching import sandbox
 
