@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -80,14 +81,20 @@ class Child:
             ends = [one.fileno() for one in (self._given, self._out, self._errors, self._there)]
             socket.send_fds(_server(self._module), [self._wanted], ends)
         self.pid = int(self._here.recv(16))
+        self.wait(timeout)
+        for one in (self._own, self._errors):
+            one.seek(0)
+        return self._own.read(), self._errors.read()
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, timeout: float) -> None:
         self._here.settimeout(timeout)
         try:
             self.returncode = int(self._here.recv(16))
         except TimeoutError:
             raise subprocess.TimeoutExpired(self.command, timeout) from None
-        for one in (self._own, self._errors):
-            one.seek(0)
-        return self._own.read(), self._errors.read()
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()
