@@ -29,6 +29,7 @@ ALTER FUNCTION portal_memberships(integer) OWNER TO portal_identity;
 ALTER FUNCTION portal_tenant(text) OWNER TO portal_identity;
 ALTER FUNCTION tools_analyze() OWNER TO CURRENT_USER;
 ALTER FUNCTION tools_index_postings() OWNER TO CURRENT_USER;
+ALTER FUNCTION tools_marks() OWNER TO CURRENT_USER;
 ALTER FUNCTION tools_posting_weights(tsvector) OWNER TO CURRENT_USER;
 ALTER FUNCTION tools_search_candidates(vector,text,integer,text,double precision,integer,text[],text[],text[],text[],uuid[],text[],text[],text[],text[],text[],integer,integer,integer,double precision,double precision,double precision) OWNER TO portal_search;
 ALTER FUNCTION tools_words(text) OWNER TO CURRENT_USER;

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import django_filters
 from django.db.models import Q, QuerySet
 
 from embeddings.models import EmbeddingStatus
 from portal.tenancy.models import Sensitivity
 from tools.models import Tool, ToolQuerySet, ToolType
+
+
+def spellings(text: str) -> list[str]:
+    """A text in each of the ways in which Unicode composes its characters, of which a stored text may have any."""
+    return list(
+        dict.fromkeys((text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD"))))
+    )
 
 
 class ToolFilter(django_filters.FilterSet):
@@ -28,12 +37,13 @@ class ToolFilter(django_filters.FilterSet):
     has_override = django_filters.BooleanFilter(method="overridden", label="Edited by hand")
 
     def containing(self, tools: QuerySet[Tool], name: str, value: str) -> QuerySet[Tool]:
-        return tools.filter(
-            Q(name__icontains=value) | Q(tool_id__icontains=value) | Q(description__icontains=value)
-        )
+        condition = Q()
+        for text in spellings(value):
+            condition |= Q(name__icontains=text) | Q(tool_id__icontains=text) | Q(description__icontains=text)
+        return tools.filter(condition)
 
     def tagged(self, tools: QuerySet[Tool], name: str, value: str) -> QuerySet[Tool]:
-        return tools.filter(tags__contains=[value])
+        return tools.filter(tags__overlap=spellings(value))
 
     def embedded(self, tools: ToolQuerySet, name: str, value: str) -> ToolQuerySet:
         return tools.with_embedding_status(value)

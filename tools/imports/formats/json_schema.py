@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tools.imports.formats.names import definition_name, hashed_name
-from tools.imports.formats.one_way import PARTS, Names, OneWay
-from tools.imports.formats.references import RefResolver
+from tools.imports.formats.one_way import LOOSENED, PARTS, Names, OneWay, with_any_of
+from tools.imports.formats.references import RefResolver, unread
 from tools.imports.formats.schema_values import ANNOTATIONS, VALUES, as_written, is_cut, json_size, small
-from tools.imports.formats.specs import JsonObject, JsonValue
+from tools.imports.formats.specs import JsonObject, JsonValue, as_list
 from tools.imports.formats.texts import truncate
 
 # How many schemas are looked at to find out whether one leads back to itself; more is a document made to be
@@ -33,36 +33,42 @@ _BOOLEAN_TOO = frozenset(("additionalProperties", *_UNEVALUATED))
 # Keywords whose schemas judge the same value as the schema that holds them. A circle of these alone never
 # ends.
 _IN_PLACE = frozenset(("allOf", "anyOf", "oneOf", "not", "if", "then", "else"))
+# Keywords that refuse more, the more the schemas in them allow.
+_CHOOSING = frozenset(("oneOf", "not", "if"))
 # Keywords that say nothing about a value, or whose meaning is carried in another way.
-_WITHOUT_LOSS = frozenset(
-    ("xml", "externalDocs", "example", "nullable", "$schema", "$id", "id", "$anchor", "$comment", "$defs", "definitions")
-)  # fmt: skip
+_WITHOUT_LOSS = frozenset(("example", "nullable", "$schema", "$id", "id", "$anchor", "$comment", "$defs", "definitions"))  # fmt: skip
+# References that only a validator with the whole document can follow.
+_NOT_FOLLOWED = frozenset(("$dynamicRef", "$recursiveRef"))
 # What `_finished` reads.
 _IN_OLDER_WORDS = (("type", "file"), ("exclusiveMinimum", True), ("exclusiveMaximum", True))
 _EMPTY: tuple[JsonValue, ...] = (None, False, "", [], {})
-
+# What is read beside a `$ref` where the version has the rest ignored.
+_BESIDE = frozenset(("title", "description"))
 
 # Keywords whose values are of the schema's own type.
 _TEXTS = frozenset(("const", "default", "enum", "examples"))
 # Words that mean something else, or nothing, in a parameter of 2.0 that is read as a schema, or say how it is written.
 _OF_PARAMETERS = frozenset(
-    ("$ref", "name", "in", "description", "required", "deprecated", "example", "examples", "collectionFormat")
-)
+    ("$ref", "name", "in", "description", "required", "deprecated", "example", "examples", "collectionFormat", "style", "explode",
+     "allowReserved", "allowEmptyValue")
+)  # fmt: skip
 
 
 class Piece(NamedTuple):
-    """A converted schema, the names of the definitions that it refers to in order, and its bytes as JSON."""
+    """A converted schema, the names of the definitions that it refers to in order, and its bytes as JSON. `is_open`: it
+    allows more than the document does, because a reference in it could not be followed, or null is meant."""
 
     schema: JsonObject
     refs: tuple[str, ...]
     size: int
+    is_open: bool = False
 
 
-def piece_of(schema: JsonObject, size: int | None = None) -> Piece:
+def piece_of(schema: JsonObject, size: int | None = None, *, is_open: bool = False) -> Piece:
     """Collect the references of a finished schema, and measure it if its `size` is not known."""
     refs: dict[str, None] = {}
     _collect_references(schema, refs)
-    return Piece(schema, tuple(refs), json_size(schema) if size is None else size)
+    return Piece(schema, tuple(refs), json_size(schema) if size is None else size, is_open)
 
 
 class Schemas:
@@ -79,12 +85,14 @@ class Schemas:
         self._pointers: dict[str, tuple[str, JsonValue]] = {}
         self._names: dict[str, str] = {}
         self._in_place: dict[str, tuple[str, ...]] = {}
+        self._is_open = False
+        self._choosing = 0
 
     def piece(self, node: JsonValue, where: str) -> Piece:
         """A schema inside an operation; `where` names it in warnings."""
         found = self._pieces.get(id(node))
         if found is None:
-            found = self._pieces[id(node)] = piece_of(self._converted(node, where, ""))
+            found = self._pieces[id(node)] = self._piece(node, where)
         return found
 
     def inline(self, parameter: JsonObject, where: str) -> Piece:
@@ -92,7 +100,7 @@ class Schemas:
         found = self._inline.get(id(parameter))
         if found is None:
             node = {key: value for key, value in parameter.items() if key not in _OF_PARAMETERS}
-            found = self._inline[id(parameter)] = piece_of(self._converted(node, where, ""))
+            found = self._inline[id(parameter)] = self._piece(node, where)
         return found
 
     def definition(self, name: str) -> Piece:
@@ -100,10 +108,13 @@ class Schemas:
         found = self._definitions.get(name)
         if found is None:
             pointer, node = self._pointers[name]
-            found = self._definitions[name] = piece_of(
-                self._converted(node, f"#/{truncate(pointer, 200)}", pointer)
-            )
+            found = self._definitions[name] = self._piece(node, f"#/{truncate(pointer, 200)}", pointer)
         return found
+
+    def _piece(self, node: JsonValue, where: str, owner: str = "") -> Piece:
+        self._is_open, self._choosing = False, 0
+        schema = self._converted(node, where, owner)
+        return piece_of(schema, is_open=self._is_open)
 
     def _converted(
         self,
@@ -125,16 +136,26 @@ class Schemas:
         self, node: JsonObject, where: str, owner: str, *, in_place: bool, hidden: tuple[Names, ...]
     ) -> JsonObject:
         if self.one_way is not None:
+            written = node
             node, hidden = self.one_way.sent(node, hidden)
+            for key in LOOSENED:
+                if key in written and key not in node:
+                    self._note(key, where)
+        if "discriminator" in node:
+            # It tells the alternatives apart, is not carried over, and without it several of them may hold.
+            node = with_any_of(node)
 
         def sub(value: JsonValue, key: str) -> JsonObject:
-            return self._converted(
+            self._choosing += key in _CHOOSING
+            schema = self._converted(
                 value,
                 where,
                 owner,
                 in_place=in_place and key in _IN_PLACE,
                 hidden=hidden if key in PARTS else (),
             )
+            self._choosing -= key in _CHOOSING
+            return schema
 
         schema: JsonObject = {}
         for key, value in node.items():
@@ -145,7 +166,7 @@ class Schemas:
                 elif value not in _EMPTY and (key, value) not in _IN_OLDER_WORDS:
                     self._note(key, where)
                 if is_cut(key, value):
-                    self._note(f"{key} beyond its bounds", where)
+                    self._note(key if key == "type" else f"{key} beyond its bounds", where)
             elif key in _BOOLEAN_TOO and isinstance(value, bool):
                 schema[key] = value
             elif key in SCHEMA_KEYS and isinstance(value, dict | bool):
@@ -156,6 +177,14 @@ class Schemas:
                 schema[key] = {name: sub(item, key) for name, item in value.items()}
             elif key not in _WITHOUT_LOSS and not key.startswith("x-") and value not in _EMPTY:
                 self._note(key, where)
+                self._is_open = self._is_open or key in _NOT_FOLLOWED
+        if self._allows_more(node) and (self._choosing or (owner and in_place)):
+            self._is_open = True
+        if (example := node.get("example")) is not None:
+            if "examples" not in schema and small(example) is not None:
+                schema["examples"] = [example]
+            elif example not in schema.get("examples", ()):
+                self._note("example", where)
         if schema.get("not") == {} and node["not"] not in (True, {}):
             # What could not be carried over would otherwise forbid everything.
             del schema["not"]
@@ -163,16 +192,25 @@ class Schemas:
             schema["type"] = "null"  # YAML's author wrote the word without quotes
         return schema
 
+    def _allows_more(self, node: JsonObject) -> bool:
+        """Whether null is allowed as the author means it, where OpenAPI is stricter: `nullable` counts up to 3.0, beside a type, and
+        not against an enum."""
+        if node.get("nullable") is not True and node.get("x-nullable") is not True:
+            return False
+        counts = not self._resolver.siblings_count and node.get("nullable") is True
+        return not counts or "type" not in node or None not in as_list(node.get("enum", [None]))
+
     def _note(self, keyword: str, where: str) -> None:
         self._resolver.losses.note(f"'{truncate(keyword, 50)}' of schemas", where)
 
     def _reference(
         self, node: JsonObject, ref: str, where: str, owner: str, *, in_place: bool, hidden: tuple[Names, ...]
     ) -> JsonObject:
-        if self._resolver.siblings_count:
-            beside = {key: value for key, value in node.items() if key != "$ref"}
-        else:
-            beside = {key: node[key] for key in ("title", "description") if key in node}
+        beside = {key: value for key, value in node.items() if key != "$ref"}
+        if not self._resolver.siblings_count:
+            for what in unread(beside, _BESIDE, "beside a $ref"):
+                self._resolver.losses.note(what, where)
+            beside = {key: value for key, value in beside.items() if key in _BESIDE}
         schema: JsonObject = {}
         if beside:
             keywords = self._keywords(beside, where, owner, in_place=in_place, hidden=hidden)
@@ -184,6 +222,7 @@ class Schemas:
         if not problem and in_place and owner and self._is_endless_circle(target.pointer, owner):
             problem = "leads in a circle that never ends"
         if problem:
+            self._is_open = True
             self._resolver.warnings.add(
                 f"{where}: the reference '{truncate(ref, 200)}' {problem}; any value is allowed there."
             )
@@ -227,8 +266,9 @@ def _in_place_refs(node: JsonValue) -> Iterator[str]:
         return
     if isinstance(ref := node.get("$ref"), str):
         yield ref
-    for key in _IN_PLACE & node.keys():
-        value = node[key]
+    for key, value in node.items():
+        if key not in _IN_PLACE:
+            continue
         for item in value if isinstance(value, list) else [value]:
             yield from _in_place_refs(item)
 
@@ -257,8 +297,6 @@ def _finished(node: JsonObject, schema: JsonObject) -> JsonObject:
         # Up to 3.0 the word is a flag on the bound; from 3.1 on it is a bound itself.
         if node.get(exclusive) is True and bound in schema:
             schema[exclusive] = schema.pop(bound)
-    if "examples" not in schema and (example := small(node.get("example"))) is not None:
-        schema["examples"] = [example]
     if _types(schema) and set(_types(schema)) <= {"string", "null"}:
         # A text that YAML's author left without quotes, such as a version or a year.
         for key in _TEXTS & schema.keys():

@@ -65,7 +65,6 @@ def read_mcp_tools(loaded: LoadedDocument, subject: str) -> ParsedDocument:
         raise DocumentRefused(f"{subject} has more than {loaded.limits.operations:,} tools.")
     for number, entry in enumerate(entries, 1):
         reader.read(number, entry)
-    reader.losses.tell(reader.warnings)
     cursor = pages[-1].get("nextCursor")
     if cursor:
         reader.warnings.add(
@@ -83,7 +82,7 @@ def read_mcp_tools(loaded: LoadedDocument, subject: str) -> ParsedDocument:
         operations=len(entries),
         endpoints=tuple(reader.endpoints.values()),
         left_out=tuple(reader.left_out),
-        warnings=reader.warnings.all(),
+        warnings=(*reader.warnings.all(), *reader.losses.sentences()),
         complete=not cursor,
     )
 

@@ -18,7 +18,20 @@ _LISTED_PARTS, _SINGLE_PARTS = ("allOf", "anyOf", "oneOf"), ("then", "else")
 PARTS = frozenset((*_LISTED_PARTS, *_SINGLE_PARTS))
 """Keywords whose schemas say what the same object needs; `not` and `if` turn what theirs say around."""
 
+LOOSENED = ("not", "if", "oneOf", "unevaluatedProperties")
+"""Keywords that may be left out, or become others, so that a schema without the marked properties is never stricter."""
+
 Names = frozenset[str]
+
+
+def with_any_of(node: JsonObject) -> JsonObject:
+    """A schema whose `oneOf` is an `anyOf`, so that several alternatives may hold; any other schema as it is."""
+    choices = node.get("oneOf")
+    if not isinstance(choices, list) or not choices:
+        return node
+    rest = {key: value for key, value in node.items() if key != "oneOf"}
+    either: JsonObject = {"anyOf": choices}
+    return rest | ({"allOf": [*as_list(node.get("allOf")), either]} if "anyOf" in node else either)
 
 
 class OneWay:
@@ -56,12 +69,8 @@ class OneWay:
         if self.is_touched(node.get("if")):
             for key in ("if", *_SINGLE_PARTS):
                 sent.pop(key, None)
-        if isinstance(choices := node.get("oneOf"), list) and choices:
-            # What told the alternatives apart may be gone, so several of them may hold.
-            del sent["oneOf"]
-            either: JsonObject = {"anyOf": choices}
-            sent |= {"allOf": [*as_list(node.get("allOf")), either]} if "anyOf" in node else either
-        return sent, hidden
+        # What told the alternatives apart may be gone, so several of them may hold.
+        return with_any_of(sent), hidden
 
     def names(self, node: JsonObject) -> Names:
         """The names of the marked properties that a schema itself has."""

@@ -20,6 +20,8 @@ _MAX_HOPS = 100
 MAX_LOSSES = 100
 _MAX_PLACES = 10_000
 _NAMED_PLACES = 3
+_MAX_UNREAD = 10
+_SAY_NOTHING: tuple[JsonValue, ...] = (None, False, "", [], {})
 _IN_A_CIRCLE = "leads in a circle"
 
 
@@ -69,17 +71,19 @@ class Losses:
             places[truncate(where, 100)] = None
             self._places += len(places) - before
 
-    def tell(self, warnings: Warnings) -> None:
-        """Add a sentence for each kind of loss, which names the first places."""
+    def sentences(self) -> tuple[str, ...]:
+        """A sentence for each kind of loss, which names the first places: at most MAX_LOSSES, and one that counts the rest."""
+        told = Warnings()
         for what, places in self._found.items():
             named = ", ".join(list(places)[:_NAMED_PLACES])
             more = " …" if len(places) > _NAMED_PLACES else ""
             at_least = "at least " if self._places >= _MAX_PLACES else ""
-            warnings.add(f"Not carried over: {what}: {at_least}{len(places):,} ({named}{more}).")
+            told.add(f"Not carried over: {what}: {at_least}{len(places):,} ({named}{more}).")
         if self._more:
-            warnings.add(
+            told.add(
                 f"Not carried over: more than {MAX_LOSSES} kinds of things; {self._more:,} more are not listed."
             )
+        return told.all()
 
 
 class Target(NamedTuple):
@@ -115,6 +119,16 @@ class RefResolver:
         self._targets: dict[str, Target] = {}
         # Keyed by the identity of nodes of the document, which outlive this object.
         self._values: dict[int, int] = {}
+        self._unread: dict[tuple[int, str], tuple[str, ...]] = {}
+
+    def note_unread(self, node: JsonObject, known: frozenset[str], of: str, where: str) -> None:
+        """Notes the `unread` fields of a part of the document. By references, one part may stand in every operation, so each is
+        looked at once."""
+        found = self._unread.get((id(node), of))
+        if found is None:
+            found = self._unread[id(node), of] = unread(node, known, of)
+        for what in found:
+            self.losses.note(what, where)
 
     def target(self, ref: str) -> Target:
         """The value that a `$ref` finally leads to: a chain of mere references is followed to its end."""
@@ -180,6 +194,18 @@ class RefResolver:
         if len(steps) < ref.count("/"):
             return nothing
         return Target(value, "/".join(step.replace("~", "~0").replace("/", "~1") for step in steps))
+
+
+def unread(node: JsonObject, known: frozenset[str], of: str) -> tuple[str, ...]:
+    """What to note of the fields of a part of a document that say something and are neither `known` nor extensions: `'field' of
+    parameters`, where `of` is "of parameters". Beyond _MAX_UNREAD only that there are more."""
+    fields = [
+        key
+        for key, value in node.items()
+        if key not in known and not key.startswith("x-") and value not in _SAY_NOTHING
+    ]
+    named = tuple(f"'{truncate(field, 50)}' {of}" for field in fields[:_MAX_UNREAD])
+    return (*named, f"further fields {of}") if len(fields) > _MAX_UNREAD else named
 
 
 def _values(value: JsonValue) -> int:

@@ -46,10 +46,12 @@ class Part(NamedTuple):
 
 
 class FittedSchema(NamedTuple):
-    """A schema within the budget, and whether something was shortened or left out."""
+    """A schema within the budget, and whether something was shortened or left out. `loosened`: conditions and choices in it were
+    taken away or widened because a part of them allows more than in the document."""
 
     schema: JsonObject
     shortened: bool
+    loosened: bool = False
 
 
 class SchemaBudget:
@@ -78,13 +80,16 @@ class SchemaBudget:
         definitions, shortened = self._definitions(refs, self._limit - size)
         shortened = shortened or any(fitted[index] is not part.piece for index, part in enumerate(parts))
         schema: JsonObject = {"type": "object", "properties": {}}
+        used = [*(fitted[index] for index in chosen), *filter(None, definitions.values())]
+        loose = shortened or any(piece.is_open for piece in used)
         for index in chosen:
-            piece = self._loosened(fitted[index]) if shortened else fitted[index]
+            piece = self._loosened(fitted[index]) if loose else fitted[index]
             schema["properties"][parts[index].name] = {**piece.schema, **extras[index]}
         if required := [parts[index].name for index in chosen if parts[index].required]:
             schema["required"] = required
-        schema |= self._section(definitions, loose=shortened)
-        return FittedSchema(schema, shortened or len(chosen) < len(parts))
+        schema |= self._section(definitions, loose=loose)
+        shortened = shortened or len(chosen) < len(parts)
+        return FittedSchema(schema, shortened, loose and not shortened and self._differ(used))
 
     def fit_schema(self, piece: Piece) -> FittedSchema:
         """The schema of an answer; of a mere reference the target is shown, as agents look at the top."""
@@ -96,8 +101,18 @@ class SchemaBudget:
                 break
         definitions, shortened = self._definitions(fitted.refs, self._limit - fitted.size)
         shortened = shortened or fitted is not piece
-        schema = (self._loosened(fitted) if shortened else fitted).schema
-        return FittedSchema({**schema, **self._section(definitions, loose=shortened)}, shortened)
+        used = [fitted, *filter(None, definitions.values())]
+        loose = shortened or any(one.is_open for one in used)
+        schema = (self._loosened(fitted) if loose else fitted).schema
+        return FittedSchema(
+            {**schema, **self._section(definitions, loose=loose)},
+            shortened,
+            loose and not shortened and self._differ(used),
+        )
+
+    def _differ(self, pieces: Iterable[Piece]) -> bool:
+        """Whether loosening changes any of these pieces."""
+        return any(self._loosened(piece) is not piece for piece in pieces)
 
     def _fit_parts(self, parts: Sequence[Part], room: int) -> tuple[list[Piece], list[JsonObject], list[int]]:
         """The piece, the annotations and the bytes of each part where a piece may take `room` bytes."""
@@ -178,9 +193,11 @@ class SchemaBudget:
         return found[1]
 
     def _loosened(self, piece: Piece) -> Piece:
+        """A piece that allows at least the same; the piece itself where nothing is to be taken away."""
         found = self._loose.get(id(piece))
         if found is None:
-            found = self._loose[id(piece)] = (piece, piece_of(_shorter(piece.schema, None, MAX_TEXT)))
+            loose = _shorter(piece.schema, None, MAX_TEXT)
+            found = self._loose[id(piece)] = (piece, piece if loose == piece.schema else piece_of(loose))
         return found[1]
 
 

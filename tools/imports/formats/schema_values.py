@@ -120,9 +120,11 @@ VALUES: dict[str, Callable[[JsonValue], JsonValue]] = {
 
 
 def is_cut(key: str, value: JsonValue) -> bool:
-    """Whether a text or examples are carried in part only."""
-    if key == "description":
+    """Whether a text, examples or types are carried in part only."""
+    if key in ("title", "description"):
         return isinstance(value, str) and len(value) > MAX_TEXT
+    if key == "type":
+        return isinstance(value, list) and any(one not in TYPES for one in value if isinstance(one, str))
     if key == "examples":
         return isinstance(value, list) and (
             len(value) > MAX_EXAMPLES or any(small(one) is None for one in value)

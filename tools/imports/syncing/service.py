@@ -144,8 +144,13 @@ def _plan(document: ParsedDocument, incoming: IncomingDocument, actor: str, *, i
         record_success(source)
     waiting = source.syncs.planned().first()
     if waiting is not None and not is_upload and _is_same_plan(waiting, plan):
-        waiting.document, waiting.summary = stored, plan.report.as_dict()
-        waiting.save(update_fields=["document", "summary"])
+        summary = plan.report.as_dict()
+        if waiting.document_id == stored.pk:
+            # What is said of one document may differ with the time that its check took, and is no news.
+            summary["warnings"] = waiting.summary.get("warnings", [])
+        if (waiting.document_id, waiting.summary) != (stored.pk, summary):
+            waiting.document, waiting.summary = stored, summary
+            waiting.save(update_fields=["document", "summary"])
         return waiting  # with the choice that an operator has made in it
     source.syncs.planned().update(state=SyncState.DISCARDED, ended_at=Now(), ended_by="a later plan")
     last = source.syncs.exclude(state=SyncState.FAILED).first()

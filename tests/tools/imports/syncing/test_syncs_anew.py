@@ -205,6 +205,16 @@ def test_syn_4_a_source_of_the_same_name_made_meanwhile_is_another_one(shop: Ten
     assert history(shop) == [(SyncState.APPLIED, "importer")]
 
 
+def test_syn_4_other_warnings_of_the_same_document_write_nothing(shop: Tenant, api: Api) -> None:
+    api.says(document("a", "b", "c"))
+    waiting = read(shop)
+    with tenant_context(shop.pk):
+        Sync.objects.filter(pk=waiting.pk).update(summary={**waiting.summary, "warnings": ["Found before."]})
+    with nothing_written(shop, "tools_source"):
+        assert read(shop).pk == waiting.pk
+    assert again(shop, waiting).summary["warnings"] == ["Found before."]
+
+
 def test_syn_4_a_plan_that_waits_is_kept_while_the_source_says_the_same(shop: Tenant, api: Api) -> None:
     api.says(document("a", "b", "c", a="New."))
     waiting = read(shop)

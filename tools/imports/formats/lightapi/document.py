@@ -115,7 +115,6 @@ def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
     reader = _Reader(tree, warnings, loaded.limits.description)
     names = operation_names([NamedOperation(op.key, op.method, op.path, op.tool_name) for op in found])
     endpoints = tuple(reader.endpoint(operation, name) for operation, name in zip(found, names, strict=True))
-    reader.losses.tell(warnings)
     info = tree["info"]
     return ParsedDocument(
         kind="lightapi",
@@ -131,7 +130,7 @@ def read_lightapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
         operations=len(written),
         endpoints=endpoints,
         left_out=tuple(left_out),
-        warnings=warnings.all(),
+        warnings=(*warnings.all(), *reader.losses.sentences()),
         # Any other profile is a part of the API: what it does not name is not gone.
         complete=_profile(tree) == "catalog",
     )

@@ -23,7 +23,7 @@ from tools.imports.formats.openapi.operations import (
     cut_warning,
     server_urls,
 )
-from tools.imports.formats.references import Losses, RefResolver, Warnings
+from tools.imports.formats.references import Losses, RefResolver, Warnings, unread
 from tools.imports.formats.specs import (
     DocumentRefused,
     EndpointSpec,
@@ -46,6 +46,7 @@ _METHODS_2 = frozenset(("get", "put", "post", "delete", "options", "head", "patc
 _METHODS_3 = _METHODS_2 | {"trace"}
 _METHODS_32 = _METHODS_3 | {"query"}
 _ALL_METHODS = _METHODS_32 | {"connect"}
+_OF_PATHS = frozenset(("$ref", "summary", "description", "servers", "parameters", "additionalOperations"))
 _METHOD = re.compile(r"[A-Za-z][A-Za-z-]{0,19}")
 _VERSION_3 = re.compile(r"3\.[012](\.[0-9A-Za-z.+-]{1,50})?")
 _KNOWN = "the versions read are 2.0, 3.0, 3.1 and 3.2"
@@ -110,7 +111,7 @@ def read_openapi(loaded: LoadedDocument, subject: str) -> ParsedDocument:
         operations=len(endpoints) + len(left_out),
         endpoints=endpoints,
         left_out=tuple(left_out),
-        warnings=resolver.warnings.all(),
+        warnings=(*resolver.warnings.all(), *resolver.losses.sentences()),
     )
 
 
@@ -161,6 +162,7 @@ def _operations(
         item, problem = _path_item(nodes, problem)
         if problem:
             yield LeftOut(truncate(path, MAX_KEY_BYTES), problem)
+        not_read = unread(_not_methods(item), _OF_PATHS, "of paths")
         for method, operation, problem in _methods(item, version):
             key = f"{path}@{method}"
             if len(key.encode()) > MAX_KEY_BYTES:
@@ -168,7 +170,7 @@ def _operations(
             elif problem or not isinstance(operation, dict):
                 yield LeftOut(key, problem)
             else:
-                yield RawOperation(key, method, path, item, operation)
+                yield RawOperation(key, method, path, item, operation, not_read)
 
 
 def _path_item(nodes: list[JsonValue], problem: str) -> tuple[JsonObject, str]:
@@ -212,6 +214,14 @@ def _methods(item: JsonObject, version: _Version) -> Iterator[tuple[str, JsonVal
             yield method.lower(), operation, _problem(operation)
 
 
+def _not_methods(item: JsonObject) -> JsonObject:
+    return {
+        key: value
+        for key, value in item.items()
+        if key.lower() not in _ALL_METHODS and not _looks_like_an_operation(value)
+    }
+
+
 def _problem(operation: JsonValue) -> str:
     if isinstance(operation, dict):
         return ""
@@ -234,7 +244,6 @@ def _endpoints(
         )
         endpoints = reader.endpoints(found, names)
         if endpoints is not None:
-            resolver.losses.tell(resolver.warnings)
             return endpoints
     raise DocumentRefused(
         f"{subject} describes tools of more than {MAX_TOOLS_BYTES // 1_048_576} MB in all; its references may be built to grow."

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from tools.imports.formats.json_schema import Schemas
+from tools.imports.formats.json_schema import Piece, Schemas, piece_of
 from tools.imports.formats.openapi.parameters import (
     MAX_PARAMETER_NAME,
     MAX_PARAMETERS,
     Input,
     serialization_of,
 )
-from tools.imports.formats.references import RefResolver
+from tools.imports.formats.references import RefResolver, unread
+from tools.imports.formats.schema_values import ANNOTATIONS
 from tools.imports.formats.specs import JsonObject, JsonValue, as_list, as_object
 from tools.imports.formats.texts import truncate
 
@@ -21,13 +22,18 @@ MAX_PARTS = 100
 """How many schemas one form may be put together of."""
 _MAX_PROBLEMS = 5
 _CHOICES = ("oneOf", "anyOf")
-# Keywords of a form's schema that its fields do not carry.
-_NOT_OF_FIELDS = (
-    *_CHOICES, "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties",
-    "maxProperties", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "discriminator", "example", "examples",
-    "default", "const", "enum",
+# Keywords of a form's schema that its fields carry, or that say nothing of a value.
+_OF_FIELDS = frozenset(
+    ("type", "properties", "required", "allOf", "$ref", "readOnly", "writeOnly", "$schema", "$id", "id", "$anchor", "$comment", "$defs",
+     "definitions")
 )  # fmt: skip
-_EMPTY: tuple[JsonValue, ...] = (None, False, [], {})
+_WITH_FIELDS = ("properties", "patternProperties", "allOf", *_CHOICES)
+_REFERENCE = frozenset(("$ref",))
+_OF_ENCODING = frozenset(("style", "explode", "allowReserved", "contentType"))
+# Where no other fields are allowed, a tool allows them all the same.
+_CLOSED = ("additionalProperties", "unevaluatedProperties")
+_NO_OTHERS = f"'{_CLOSED[0]}' of forms"
+_ANOTHER: JsonObject = {"description": "Another value, where another choice of the form allows it."}
 
 
 class _Form(NamedTuple):
@@ -40,12 +46,12 @@ class _Form(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """What the schemas of one form say together; `has_own`: it has properties beside those of a choice."""
+    """What the schemas of one form say together; `certain`: the properties that hold whatever is chosen."""
 
     properties: JsonObject
+    certain: frozenset[str]
     required: frozenset[str]
     only_answers: frozenset[str]
-    has_own: bool
     parameters: int
     problems: tuple[str, ...]
     losses: tuple[str, ...]
@@ -83,13 +89,13 @@ class FormReader:
 
     def _read(self, node: JsonValue, encodings: JsonObject, where: str) -> _Form:
         parts = self._parts(node)
-        if not parts.has_own:
+        if not parts.certain and not takes_nothing(node):
             return _Form((), parts.parameters, parts.problems, ())
         fields = tuple(
             Input(
                 "form",
                 name,
-                self._schemas.piece(schema, f"{where}: field '{name}'"),
+                self._piece(schema, f"{where}: field '{name}'", is_certain=name in parts.certain),
                 {},
                 name in parts.required,
                 serialization_of(encodings.get(name)),
@@ -98,19 +104,32 @@ class FormReader:
             if name and len(name) <= MAX_PARAMETER_NAME and name not in parts.only_answers
         )
         losses = list(parts.losses)
+        if not parts.properties:
+            losses.remove(_NO_OTHERS)
         if len(fields) < len(parts.properties.keys() - parts.only_answers):
             losses.append("fields of forms, of which there are too many or whose names are too long")
-        if any(as_object(as_object(one).get("headers")) for one in encodings.values()):
-            losses.append("'headers' of fields of forms")
+        if parts.required - parts.properties.keys():
+            losses.append("required fields of forms that have no schema")
+        losses += _of_encodings(encodings, {field.name for field in fields})
         return _Form(fields, parts.parameters, parts.problems, tuple(losses))
+
+    def _piece(self, schema: JsonValue, where: str, *, is_certain: bool) -> Piece:
+        """The schema of a field. One of a choice forbids nothing, since another choice may allow any value of that name."""
+        piece = self._schemas.piece(schema, where)
+        if is_certain or not piece.schema.keys() - ANNOTATIONS:
+            return piece
+        said = {key: value for key, value in piece.schema.items() if key in ANNOTATIONS}
+        rest = {key: value for key, value in piece.schema.items() if key not in ANNOTATIONS}
+        return piece_of({**said, "anyOf": [rest, _ANOTHER]}, is_open=piece.is_open)
 
     def _parts(self, node: JsonValue) -> _Parts:
         properties: JsonObject = {}
+        certain: set[str] = set()
         required: set[str] = set()
         only_answers: set[str] = set()
         problems: dict[str, None] = {}
         lost: dict[str, None] = {}
-        has_own, is_whole = False, True
+        is_whole = True
         # Schemas, and whether they hold for sure.
         waiting: list[tuple[JsonValue, bool]] = [(node, True)]
         seen = parameters = 0
@@ -124,14 +143,19 @@ class FormReader:
                 if self._resolver.siblings_count and len(schema) > 1:
                     waiting.append((target.value, is_certain))
                 else:
+                    if len(lost) < MAX_PARTS:
+                        lost |= dict.fromkeys(unread(schema, _REFERENCE, "beside a $ref"))
                     schema = target.value
             if not isinstance(schema, dict):
                 continue
             more = as_object(schema.get("properties"))
-            has_own = has_own or (is_certain and bool(more))
             parameters += len(more)
             for name, field in more.items():
-                properties.setdefault(name, field)
+                if properties.setdefault(name, field) != field:
+                    lost["further schemas of one field of a form"] = None
+                if is_certain and name not in certain:
+                    certain.add(name)
+                    properties[name] = field
             if self._schemas.one_way is not None:
                 only_answers |= self._schemas.one_way.names(schema)
             if is_certain:
@@ -141,23 +165,31 @@ class FormReader:
                 is_whole = is_whole and len(parts) <= MAX_PARTS
                 holds = is_certain and word == "allOf"
                 waiting.extend((one, holds) for one in reversed(parts[:MAX_PARTS]))
-            lost |= dict.fromkeys(
-                f"'{word}' of forms" for word in _NOT_OF_FIELDS if schema.get(word) not in _EMPTY
-            )
+            lost |= dict.fromkeys(f"'{word}' of forms" for word in _CLOSED if schema.get(word) is False)
+            if len(lost) < MAX_PARTS:
+                lost |= dict.fromkeys(unread(schema, _OF_FIELDS, "of forms"))
         if waiting or not is_whole:
             lost[f"parts of forms beyond the first {MAX_PARTS}"] = None
         return _Parts(
             properties,
+            frozenset(certain),
             frozenset(required),
             frozenset(only_answers),
-            has_own,
             parameters,
             tuple(problems),
             tuple(lost),
         )
 
 
+def _of_encodings(encodings: JsonObject, fields: set[str]) -> Iterator[str]:
+    """What of a form's `encoding` its fields do not carry."""
+    if encodings.keys() - fields:
+        yield "'encoding' of what is no field of a form"
+    found = (unread(as_object(one), _OF_ENCODING, "of fields of forms") for one in encodings.values())
+    yield from islice(dict.fromkeys(what for some in found for what in some), MAX_PARTS)
+
+
 def takes_nothing(schema: JsonValue) -> bool:
     """Whether a form has no fields and says so, as generators write it for operations without a body."""
     written = as_object(schema)
-    return written.get("additionalProperties") is False and not written.get("properties")
+    return written.get("additionalProperties") is False and not any(written.get(key) for key in _WITH_FIELDS)

@@ -29,12 +29,23 @@ from tools.imports.formats.texts import as_text, plain_text, truncate
 USUAL_PARAMETERS = 50
 MAX_MORE_PARAMETERS = 150_000
 _MAX_MEDIA_TYPES = 50
+_MORE_MEDIA_TYPES = f"media types of bodies beyond the first {_MAX_MEDIA_TYPES}"
 _PLACES = {**{place: place for place in ("path", "query", "header", "cookie", "body")}, "formData": "form"}
 _MULTIPART, _URLENCODED = "multipart/form-data", "application/x-www-form-urlencoded"
 # From 3.0 on these headers belong to content, answers and security, and a parameter of that name is to be
 # ignored.
 _RESERVED_HEADERS = frozenset(("accept", "content-type", "authorization"))
 _NO_CONTENT: JsonObject = {}
+# The fields that are read of each part.
+_OF_PARAMETERS = frozenset(
+    ("$ref", "name", "in", "description", "required", "deprecated", "schema", "example", "examples", "style", "explode", "allowReserved",
+     "allowEmptyValue", "collectionFormat")
+)  # fmt: skip
+_WITH_CONTENT = _OF_PARAMETERS | {"content"}
+_OF_BODIES = frozenset(("$ref", "description", "required", "content"))
+_OF_EXAMPLES = frozenset(("$ref", "value", "externalValue"))
+_OF_CONTENT = frozenset(("schema", "example", "examples"))
+_OF_MEDIA_TYPES = _OF_CONTENT | {"encoding"}
 _TEXT = piece_of({"type": "string"})
 _BYTES = piece_of({"type": "string", "format": "binary"})
 _ANYTHING = piece_of({})
@@ -46,6 +57,18 @@ class Inputs(NamedTuple):
     values: tuple[Input, ...]
     body: JsonObject | None
 
+    @property
+    def has_required_body(self) -> bool:
+        return self.body is not None and self.body["required"] is True
+
+
+class _Content(NamedTuple):
+    """Of the media types of a body: what the metadata says, which one is read, and what of the others is not carried over."""
+
+    body: JsonObject
+    media_type: str
+    losses: tuple[str, ...]
+
 
 class InputReader:
     """Reads the inputs of one document's operations."""
@@ -56,9 +79,8 @@ class InputReader:
         self._schemas = schemas
         self._swagger = swagger
         self._forms = FormReader(resolver, schemas, self._count)
-        # By the identity of a body's `content`: whether its media types have different schemas.
-        self._other_schemas: dict[int, bool] = {}
-        self._bodies: dict[tuple[int, bool], tuple[JsonObject, str]] = {}
+        # By the identity of a body's `content`, and whether the body is required.
+        self._contents: dict[tuple[int, bool], _Content] = {}
         self._of_operation = 0
         self._left = MAX_MORE_PARAMETERS
 
@@ -74,10 +96,12 @@ class InputReader:
         values += self._variables(path, {name for place, name in found if place == "path"}, where)
         if (raw := operation.get("requestBody")) is not None:
             fields, body = self._request_body(raw, where)
+            if ("body", "") in found:
+                self._resolver.losses.note("a parameter in body beside a requestBody", where)
         elif ("body", "") in found:
             fields, body = self._swagger_body(found["body", ""], operation, where)
         elif forms := [parameter.value for (place, _), parameter in found.items() if place == "form"]:
-            fields, body = [], self._swagger_form(forms, operation)
+            fields, body = [], self._swagger_form(forms, operation, where)
         else:
             fields, body = [], None
         # A form alone stays the tuple that all operations with this form share.
@@ -163,40 +187,50 @@ class InputReader:
         where = f"{where}: parameter '{name}'"
         serialization = serialization_of(parameter)
         content = parameter.get("content")
+        media: JsonObject = _NO_CONTENT
         if "schema" in parameter:
             piece = self._schemas.piece(parameter["schema"], where)
+            self._resolver.note_unread(parameter, _OF_PARAMETERS, "of parameters", where)
         elif isinstance(content, dict) and content:
-            media_type, media = next(iter(content.items()))
-            piece = self._schemas.piece(as_object(media).get("schema"), where)
+            media_type, written = next(iter(content.items()))
+            media = as_object(written)
+            piece = self._schemas.piece(media.get("schema"), where)
             serialization["contentType"] = truncate(media_type, MAX_PARAMETER_NAME)
             if len(content) > 1:
                 self._resolver.losses.note("further media types of parameters", where)
+            self._resolver.note_unread(parameter, _WITH_CONTENT, "of parameters", where)
+            self._resolver.note_unread(media, _OF_CONTENT, "of parameters", where)
         else:
             piece = self._schemas.inline(parameter, where)
         required = place == "path" or parameter.get("required") is True
-        return Input(place, name, piece, self._annotations(resolved, piece, where), required, serialization)
+        annotations = self._annotations(resolved, piece, where, media)
+        return Input(place, name, piece, annotations, required, serialization)
 
     def _swagger_body(
         self, resolved: Resolved, operation: JsonObject, where: str
     ) -> tuple[list[Input], JsonObject]:
         required = resolved.value.get("required") is True
         piece = self._schemas.piece(resolved.value.get("schema"), f"{where}: body")
+        self._resolver.note_unread(resolved.value, _OF_PARAMETERS, "of parameters", where)
         value = Input("body", "body", piece, self._annotations(resolved, piece, where), required, {})
-        return [value], _body(self._consumed(operation) or ["application/json"], required=required)
+        consumed = self._consumed(operation, where) or ["application/json"]
+        return [value], _body(consumed, required=required)
 
-    def _swagger_form(self, fields: list[JsonObject], operation: JsonObject) -> JsonObject:
+    def _swagger_form(self, fields: list[JsonObject], operation: JsonObject, where: str) -> JsonObject:
         consumed = [
             media_type
-            for media_type in self._consumed(operation)
+            for media_type in self._consumed(operation, where)
             if _base(media_type) in (_MULTIPART, _URLENCODED)
         ]
         has_file = any(field.get("type") == "file" for field in fields)
         media_types = [_MULTIPART] if has_file else consumed or [_URLENCODED]
         return _body(media_types, required=any(field.get("required") is True for field in fields))
 
-    def _consumed(self, operation: JsonObject) -> list[str]:
-        consumed = operation.get("consumes", self._resolver.tree.get("consumes"))
-        return [as_text(item) for item in as_list(consumed)[:_MAX_MEDIA_TYPES] if as_text(item)]
+    def _consumed(self, operation: JsonObject, where: str) -> list[str]:
+        consumed = as_list(operation.get("consumes", self._resolver.tree.get("consumes")))
+        if len(consumed) > _MAX_MEDIA_TYPES:
+            self._resolver.losses.note(_MORE_MEDIA_TYPES, where)
+        return [as_text(item) for item in consumed[:_MAX_MEDIA_TYPES] if as_text(item)]
 
     def _request_body(self, raw: JsonValue, where: str) -> tuple[Sequence[Input], JsonObject | None]:
         where = f"{where}: body"
@@ -204,54 +238,82 @@ class InputReader:
         if resolved is None:
             return [], None
         required = resolved.value.get("required") is True
-        content = resolved.value.get("content")
-        content = content if isinstance(content, dict) else _NO_CONTENT
-        body, media_type = self._body_of(content, required=required)
-        media = content.get(media_type)
-        if self._has_other_schemas(content, media_type):
-            self._resolver.losses.note("the schemas of further media types of bodies", where)
-        if media is None:
+        written = resolved.value.get("content")
+        content = written if isinstance(written, dict) else _NO_CONTENT
+        body, media_type, losses = self._content(content, required=required)
+        for loss in losses:
+            self._resolver.losses.note(loss, where)
+        if media_type not in content:
             self._resolver.warnings.add(f"{where}: no media type is given; any value is allowed.")
-        media = as_object(media)
+        media = as_object(content.get(media_type))
+        self._resolver.note_unread(resolved.value, _OF_BODIES, "of bodies", where)
+        self._resolver.note_unread(media, _OF_MEDIA_TYPES, "of media types", where)
+        resolved = resolved._replace(value=media)
         if _base(media_type) in (_MULTIPART, _URLENCODED):
             fields = self._forms.fields(media.get("schema"), media.get("encoding"), where)
             if fields or takes_nothing(media.get("schema")):
+                self._note_texts(resolved, where)
                 return fields, body
+        if media.get("encoding"):
+            self._resolver.losses.note("'encoding' of bodies that are one value", where)
         piece = self._schemas.piece(media["schema"], where) if "schema" in media else _default(media_type)
-        annotations = self._annotations(resolved._replace(value=media), piece, where)
-        value = Input("body", "body", piece, annotations, required, {})
+        value = Input("body", "body", piece, self._annotations(resolved, piece, where), required, {})
         return [value], body
 
-    def _body_of(self, content: JsonObject, *, required: bool) -> tuple[JsonObject, str]:
-        """What the metadata says of a body with this `content`, and which of its media types is read."""
-        found = self._bodies.get((id(content), required))
+    def _note_texts(self, form: Resolved, where: str) -> None:
+        """The fields of a form carry their own texts and examples, and none of the whole."""
+        if form.description.strip():
+            self._resolver.losses.note("descriptions of forms", where)
+        if form.value.get("example") is not None or form.value.get("examples"):
+            self._resolver.losses.note("examples of forms", where)
+
+    def _content(self, content: JsonObject, *, required: bool) -> _Content:
+        found = self._contents.get((id(content), required))
         if found is None:
             media_types = list(islice(content, _MAX_MEDIA_TYPES))
-            found = _body(media_types, required=required), _chosen(media_types)
-            self._bodies[id(content), required] = found
+            chosen = _chosen(media_types)
+            own = as_object(content.get(chosen))
+            others = [as_object(content[one]) for one in media_types if one != chosen]
+            losses = {
+                "the schemas of further media types of bodies": any(
+                    one.get("schema") != own.get("schema") for one in others
+                ),
+                "examples of further media types of bodies": any(
+                    one.get(key) not in (None, {}, own.get(key))
+                    for one in others
+                    for key in ("example", "examples")
+                ),
+                "'encoding' of further media types of bodies": any(
+                    one.get("encoding") not in (None, {}, own.get("encoding")) for one in others
+                ),
+                _MORE_MEDIA_TYPES: len(content) > _MAX_MEDIA_TYPES,
+                f"media types longer than {MAX_PARAMETER_NAME} characters": any(
+                    len(one) > MAX_PARAMETER_NAME for one in media_types
+                ),
+            }
+            told = tuple(loss for loss, is_lost in losses.items() if is_lost)
+            found = _Content(_body(media_types, required=required), chosen, told)
+            self._contents[id(content), required] = found
         return found
 
-    def _has_other_schemas(self, content: JsonObject, chosen: str) -> bool:
-        found = self._other_schemas.get(id(content))
-        if found is None:
-            schemas = [as_object(media).get("schema") for media in islice(content.values(), _MAX_MEDIA_TYPES)]
-            own = as_object(content.get(chosen)).get("schema")
-            found = self._other_schemas[id(content)] = any(one != own for one in schemas)
-        return found
-
-    def _annotations(self, resolved: Resolved, piece: Piece, where: str) -> JsonObject:
-        """What an operation says about a value beside its schema: its description wins, examples fill a gap."""
+    def _annotations(
+        self, resolved: Resolved, piece: Piece, where: str, media: JsonObject = _NO_CONTENT
+    ) -> JsonObject:
+        """What an operation says about a value beside its schema: its description wins, examples fill a gap. `media`: the media
+        type of a parameter, which may have examples as well."""
         annotations: JsonObject = {}
         if text := plain_text(resolved.description, limit=MAX_TEXT):
             annotations["description"] = text
+            if piece.schema.get("description", text) != text:
+                self._resolver.losses.note("descriptions of schemas beside those of their inputs", where)
         if len(resolved.description) > MAX_TEXT:
             self._resolver.losses.note(f"descriptions of inputs beyond {MAX_TEXT:,} characters", where)
         if resolved.value.get("deprecated") is True:
             annotations["deprecated"] = True
-        given = self._examples(resolved.value, where)
-        examples: list[JsonValue] = []
-        if "examples" not in piece.schema:
-            examples = [one for one in given[:MAX_EXAMPLES] if small(one) is not None]
+        shown = piece.schema.get("examples", [])
+        given = [one for source in (resolved.value, media) for one in self._examples(source, where)]
+        given = [one for one in given if one not in shown]
+        examples = [] if shown else [one for one in given[:MAX_EXAMPLES] if small(one) is not None]
         if len(examples) < len(given):
             self._resolver.losses.note(
                 "examples of inputs that are long, many, or beside those of the schema", where
@@ -262,18 +324,21 @@ class InputReader:
         return annotations
 
     def _examples(self, source: JsonObject, where: str) -> list[JsonValue]:
-        """The values of `example`, else of the named `examples`, also of those behind a reference."""
-        if source.get("example") is not None:
-            return [source["example"]]
-        found: list[JsonValue] = []
+        """The values of `example` and of the named `examples`, also of those behind a reference."""
+        found: list[JsonValue] = [] if source.get("example") is None else [source["example"]]
         named = source.get("examples")
+        if named and not isinstance(named, dict):
+            self._resolver.losses.note("examples that are not named", where)
         for one in islice(named.values(), MAX_EXAMPLES + 1) if isinstance(named, dict) else ():
             resolved = self._resolver.resolved(one, f"{where}: an example")
-            value = resolved.value.get("value") if resolved else None
+            if resolved is None:
+                continue
+            value = resolved.value.get("value")
             if value is not None:
                 found.append(value)
-            elif resolved and "externalValue" in resolved.value:
+            elif "externalValue" in resolved.value:
                 self._resolver.losses.note("examples that stand outside the document", where)
+            self._resolver.note_unread(resolved.value, _OF_EXAMPLES, "of examples", where)
         return found
 
 

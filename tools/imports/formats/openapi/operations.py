@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from tools.imports.formats.json_schema import Schemas
 from tools.imports.formats.names import property_names
-from tools.imports.formats.openapi.inputs import InputReader, Inputs, is_json
+from tools.imports.formats.openapi.answers import AnswerReader
+from tools.imports.formats.openapi.inputs import InputReader, Inputs
 from tools.imports.formats.openapi.parameters import Input
 from tools.imports.formats.references import RefResolver
-from tools.imports.formats.schema_budget import Part, SchemaBudget
+from tools.imports.formats.schema_budget import FittedSchema, Part, SchemaBudget
 from tools.imports.formats.schema_values import json_size
 from tools.imports.formats.specs import EndpointSpec, JsonObject, JsonValue, as_list, as_object
 from tools.imports.formats.texts import as_text, cut_text, one_line, truncate
@@ -36,23 +36,23 @@ _NAMED_IN_WARNING = 5
 _NULL_SIZE = len("null")
 # What an operation may have, of 2.0 and 3.x.
 _FIELDS = frozenset(
-    ("tags", "summary", "description", "externalDocs", "operationId", "parameters", "requestBody", "responses", "callbacks",
-     "deprecated", "security", "servers", "consumes", "produces", "schemes")
+    ("tags", "summary", "description", "operationId", "parameters", "requestBody", "responses", "deprecated", "security", "servers",
+     "consumes", "produces", "schemes")
 )  # fmt: skip
 # The order decides which place keeps the plain name when two use one name.
 _PLACES = ("path", "query", "header", "cookie", "form", "body")
-_SUCCESS = re.compile(r"2(?:[0-9][0-9]|XX)", re.IGNORECASE)
 _VARIABLE = re.compile(r"\{([^{}]{1,100})\}")
 
 
 class RawOperation(NamedTuple):
-    """An operation as the document writes it, with its path item."""
+    """An operation as the document writes it, with its path item, and what of that is not read."""
 
     key: str
     method: str
     path: str
     item: JsonObject
     operation: JsonObject
+    unread: tuple[str, ...] = ()
 
     @property
     def operation_id(self) -> str:
@@ -68,6 +68,7 @@ class _Parameters(NamedTuple):
     body: JsonObject | None
     left_out: tuple[str, ...]
     shortened: bool
+    loosened: bool
 
 
 class OperationReader:
@@ -80,20 +81,22 @@ class OperationReader:
         self._swagger = swagger
         # A field that only one side sends is not the other's; most documents have none, and one conversion of their schemas.
         requests = Schemas(resolver, without="readOnly")
-        self._answers = Schemas(resolver, without="writeOnly") if resolver.marks else requests
+        self._answered = Schemas(resolver, without="writeOnly") if resolver.marks else requests
+        self._answers = AnswerReader(resolver, swagger=swagger)
         self._inputs = InputReader(resolver, requests, swagger=swagger)
         self._inputs_budget = SchemaBudget(requests, MAX_INPUT_BYTES // share)
-        self._output_budget = SchemaBudget(self._answers, MAX_OUTPUT_BYTES // share)
+        self._output_budget = SchemaBudget(self._answered, MAX_OUTPUT_BYTES // share)
         # Keyed by the identity of nodes of the document, which outlive this object.
         self._servers: dict[int, list[str]] = {}
         self._securities: dict[int, list[list[str]]] = {}
-        # By the identity of the inputs, which the value keeps alive.
-        self._of_forms: dict[int, tuple[tuple[Input, ...], _Parameters]] = {}
+        # By the identity of the inputs, which the value keeps alive, and whether the form is required.
+        self._of_forms: dict[tuple[int, bool], tuple[tuple[Input, ...], _Parameters]] = {}
         # Of definitions, by the identity of their schemas, which the budgets hold.
         self._definition_sizes: dict[int, int] = {}
         self._without_text: list[str] = []
         self._without_room: list[str] = []
         self._shortened: list[str] = []
+        self._loosened: list[str] = []
 
     def endpoints(
         self, found: Sequence[RawOperation], names: Sequence[str]
@@ -131,9 +134,7 @@ class OperationReader:
         description, is_cut = join_summary(summary, written, limit=self._max_description)
         if is_cut:
             self._resolver.warnings.add(cut_warning(raw.key, written, self._max_description))
-        for field in operation:
-            if field not in _FIELDS and not field.startswith("x-"):
-                self._resolver.losses.note(f"'{truncate(field, 50)}' of operations", raw.key)
+        self._note_unread(raw)
         if not description:
             self._without_text.append(raw.key)
         parameters = self._parameters(self._inputs.inputs(raw.path, raw.item, operation, raw.key))
@@ -142,9 +143,11 @@ class OperationReader:
             self._without_room.append(
                 f"{raw.key}: no room for {len(parameters.left_out):,} parameters: {names} …"
             )
-        output_schema, output_shortened = self._output(operation, raw.key)
-        if parameters.shortened or output_shortened:
+        output = self._output(operation, raw.key)
+        if parameters.shortened or (output and output.shortened):
             self._shortened.append(raw.key)
+        if parameters.loosened or (output and output.loosened):
+            self._loosened.append(raw.key)
         return EndpointSpec(
             key=raw.key,
             method=raw.method,
@@ -154,60 +157,50 @@ class OperationReader:
             description=description,
             tags=tuple(_words(operation.get("tags"))),
             input_schema=parameters.schema,
-            output_schema=output_schema,
+            output_schema=(output and output.schema) or None,
             metadata=self._metadata(raw, parameters.places, parameters.body),
             deprecated=operation.get("deprecated") is True,
         )
+
+    def _note_unread(self, raw: RawOperation) -> None:
+        operation, losses = raw.operation, self._resolver.losses
+        self._resolver.note_unread(operation, _FIELDS, "of operations", raw.key)
+        for what in raw.unread:
+            losses.note(what, raw.path)
+        if any(raw.item.get(text) and operation.get(text) for text in ("summary", "description")):
+            losses.note("texts of paths beside those of their operations", raw.path)
+        tags = as_list(operation.get("tags"))
+        if len(tags) > _MAX_WORDS or any(len(as_text(tag)) > _MAX_WORD for tag in tags):
+            losses.note(f"tags beyond {_MAX_WORDS}, or longer than {_MAX_WORD} characters", raw.key)
 
     def _parameters(self, inputs: Inputs) -> _Parameters:
         """The inputs of an operation as one schema. Operations that take the same form and nothing else share it."""
         if any(value.place != "form" for value in inputs.values):
             return _fit_inputs(inputs, self._inputs_budget)
-        found = self._of_forms.get(id(inputs.values))
+        key = id(inputs.values), inputs.has_required_body
+        found = self._of_forms.get(key)
         if found is None:
-            found = inputs.values, _fit_inputs(inputs, self._inputs_budget)
-            self._of_forms[id(inputs.values)] = found
+            found = self._of_forms[key] = inputs.values, _fit_inputs(inputs, self._inputs_budget)
         return found[1]._replace(body=inputs.body)
 
     def _summarise(self) -> None:
         for sentence in self._without_room:
             self._resolver.warnings.add(sentence)
         shortened = "with schemas too large to be shown whole, so that deeper parts are shortened"
+        loosened = "whose oneOf, not and if are loosened, since a part allows more here than in the document"
         for what, keys in (
             ("without summary and description", self._without_text),
             (shortened, self._shortened),
+            (loosened, self._loosened),
         ):
             named = ", ".join(truncate(key, 80) for key in keys[:_NAMED_IN_WARNING])
             more = " …" if len(keys) > _NAMED_IN_WARNING else ""
             if keys:
                 self._resolver.warnings.add(f"Operations {what}: {len(keys):,} ({named}{more}).")
 
-    def _output(self, operation: JsonObject, where: str) -> tuple[JsonObject | None, bool]:
-        """The schema of the first successful answer that is JSON."""
-        responses = as_object(operation.get("responses"))
-        for status in sorted(responses):
-            if not _SUCCESS.fullmatch(status):
-                continue
-            resolved = self._resolver.resolved(responses[status], f"{where}: answer {status}")
-            node = self._answer_schema(resolved.value, where) if resolved else None
-            if node is not None:
-                fitted = self._output_budget.fit_schema(
-                    self._answers.piece(node, f"{where}: answer {status}")
-                )
-                return fitted.schema or None, fitted.shortened
-        return None, False
-
-    def _answer_schema(self, response: JsonObject, where: str) -> JsonValue:
-        if self._swagger:
-            if response.get("examples"):
-                self._resolver.losses.note("examples of answers", where)
-            return response.get("schema")
-        for media_type, media in islice(as_object(response.get("content")).items(), _MAX_WORDS):
-            if (is_json(media_type) or media_type == "*/*") and isinstance(media, dict):
-                if media.get("example") is not None or media.get("examples"):
-                    self._resolver.losses.note("examples of answers", where)
-                return media.get("schema")
-        return None
+    def _output(self, operation: JsonObject, key: str) -> FittedSchema | None:
+        shown = self._answers.shown(operation, key)
+        return shown and self._output_budget.fit_schema(self._answered.piece(shown.schema, shown.where))
 
     def _metadata(self, raw: RawOperation, places: list[JsonObject], body: JsonObject | None) -> JsonObject:
         tree = self._resolver.tree
@@ -238,8 +231,13 @@ def _fit_inputs(inputs: Inputs, budget: SchemaBudget) -> _Parameters:
     values = sorted(inputs.values, key=lambda value: _PLACES.index(value.place))
     names = property_names([(value.place, value.name) for value in values])
     named = list(zip(names, values, strict=True))
+    # A field that its form requires is not required where a request may go without the form.
+    optional = () if inputs.has_required_body else ("form",)
     fitted = budget.fit_parameters(
-        [Part(name, value.piece, value.annotations, value.required) for name, value in named]
+        [
+            Part(name, value.piece, value.annotations, value.required and value.place not in optional)
+            for name, value in named
+        ]
     )
     kept = fitted.schema["properties"]
     places: list[JsonObject] = []
@@ -253,7 +251,7 @@ def _fit_inputs(inputs: Inputs, budget: SchemaBudget) -> _Parameters:
             place = {"name": value.name, "in": value.place, "property": name, "required": value.required}
             places.append(place | value.serialization)
     left_out = tuple(value.name for name, value in named if name not in kept)
-    return _Parameters(fitted.schema, places, body, left_out, fitted.shortened)
+    return _Parameters(fitted.schema, places, body, left_out, fitted.shortened, fitted.loosened)
 
 
 def _choices(security: list[JsonValue]) -> list[list[str]]:

@@ -16,6 +16,7 @@ _SERIALIZATION: dict[str, type] = {
     "style": str,
     "explode": bool,
     "allowReserved": bool,
+    "allowEmptyValue": bool,
     "collectionFormat": str,
     "contentType": str,
 }
