@@ -19,6 +19,7 @@ from portal.tenancy.models import Tenant
 from tests.support.database import real_commits
 from tests.support.pages.browser import Portal, open_questions, violations
 from tests.support.pages.filled import fill
+from tools.models import Source, Tool
 from tools.web import urls
 
 pytestmark = pytest.mark.slow
@@ -30,10 +31,10 @@ NO_PAGES = {
     "tool-embedding-refresh", "override-undo", "server-test", "source-settings", "source-sync", "source-document", "sync-choose", "sync-again",
 }  # fmt: skip
 # Rules of axe that elements break whose HTML is not ours (CONTRIBUTING.md names them).
-OF_DJANGOS_ADMIN = {"label": ".vDateField, .vTimeField"}
+OF_DJANGOS_ADMIN = {"label": ".vDateField, .vTimeField", "aria-prohibited-attr": ".help-tooltip"}
 OF_SWAGGER_UI = {
     "color-contrast": "#swagger-ui *", "heading-order": ".opblock-tag", "nested-interactive": ".opblock-summary-control", "region": ".information-container",
-    "scrollable-region-focusable": "pre.microlight", "select-name": ".parameters select",
+    "scrollable-region-focusable": "pre.microlight", "select-name": ".parameters select, .examples-select-element",
 }  # fmt: skip
 # What the document is wider than its window, and what of a page lies beyond the window's edge. Within a frame that scrolls
 # sideways everything can be reached.
@@ -92,7 +93,8 @@ def test_no_page_and_no_dialog_has_a_violation_or_is_cut_off_UI_3_0(
 
 
 def admin_pages(portal: Portal) -> Iterator[str]:
-    """The addresses of Django's admin: its index, and for each model its list, a row with its history and deletion, and a new one."""
+    """The addresses of Django's admin: its index, and for each model its list, a new row and one that there is; the history and the
+    deletion of a row of the catalogue, which are alike for all models."""
     yield from (reverse("admin:index"), reverse("admin:password_change"))
     for model, one in site._registry.items():
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
@@ -100,16 +102,25 @@ def admin_pages(portal: Portal) -> Iterator[str]:
         yield reverse(f"{name}_add")
         with tenant_context(portal.tenant.pk):
             row = one.model._default_manager.values_list("pk", flat=True).first()
-        if row is not None:
-            yield from (reverse(f"{name}_{step}", args=[row]) for step in ("change", "history", "delete"))
+        steps = ("change", "history", "delete") if model in (Tool, Source) else ("change",)
+        yield from (reverse(f"{name}_{step}", args=[row]) for step in steps if row is not None)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_no_page_of_the_admin_has_a_violation_of_our_own_UI_3_0(
-    portal: Portal, sign_in: Callable[..., Page], make_tenant: Callable[..., Tenant], axe: str, size: str
+    portal: Portal,
+    sign_in: Callable[..., Page],
+    browser: Browser,
+    make_tenant: Callable[..., Tenant],
+    axe: str,
+    size: str,
 ) -> None:
-    page = sign_in(viewport=SIZES[size])
+    signed_in = sign_in().context
     fill(portal.tenant, make_tenant(), make_tenant(), portal.username)
+    # A console that nobody reads: axe writes elements anew with the styles that scripts gave them, which the policy refuses.
+    page = browser.new_context(
+        base_url=portal.url, viewport=SIZES[size], storage_state=signed_in.storage_state()
+    ).new_page()
     found = []
     for path in admin_pages(portal):
         answer = page.goto(path)
