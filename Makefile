@@ -88,7 +88,8 @@ coverage: ## run the quick tests, list what they did not reach, and fail below t
 	@$(MAKE) test COVERAGE=1
 
 soak: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run all tests, the slow ones too, with ten times their counts
-	@PORTAL_TEST_SCALE=10 $(PYTEST) -n 2
+	@PORTAL_TEST_SCALE=10 $(PYTEST) -n 2 -m "not alone"
+	@PORTAL_TEST_SCALE=10 $(PYTEST) -m alone
 
 schemathesis: $(VENV)/.dev $(VENV)/.model ## send at least 5,000 generated requests to the API
 	@PORTAL_TEST_SCALE=8 $(PYTEST) tests/contract/test_generated_requests.py

@@ -13,7 +13,7 @@ from django.db import models
 from django.db.models import Count
 
 from embeddings import slots
-from embeddings.models import EmbeddingStatus, EntityEmbedding, Priority
+from embeddings.models import EmbeddingStatus, EmbeddingTask, EntityEmbedding, Priority, TaskStatus
 from embeddings.queue import job_tasks
 from embeddings.queue.enqueue import EmbeddingRequest, enqueue, requeue
 from embeddings.registry import EmbeddedEntity
@@ -99,12 +99,18 @@ def _scan_slot(
     job_id: UUID,
     result: ScanResult,
 ) -> None:
+    # A row and whether it has a task are of one snapshot: a worker that stores the vector changes both at once.
+    tasks = EmbeddingTask.objects.filter(
+        entity_type=entity.type, entity_id=models.OuterRef("entity_id"), model=slot.model
+    )
     found = entity.model.objects.filter(models.Q(entity_id__in=ids), slot=slot.number)
+    found = found.annotate(has_task=models.Exists(tasks.exclude(status=TaskStatus.FAILED)))
     rows = {row.entity_id: row for row in found.defer("vector")}
+    with_task = {entity_id for entity_id, row in rows.items() if row.has_task}
     examined = [one for one in ids if _status(rows.get(one)) in options.statuses]
     result.examined.update(examined)
-    with_task = job_tasks.with_live_task(entity, slot, examined)
     missing: list[EmbeddingRequest] = []
+    of_another_text: list[UUID] = []
     wrong: list[UUID] = []
     chosen: list[UUID] = []
     for entity_id, text in sorted(entity.load_texts(examined).items()):
@@ -115,13 +121,16 @@ def _scan_slot(
             continue
         if row is None:
             missing.append(EmbeddingRequest(entity_id, text))
+        elif not options.refresh and row.source_hash != source_hash(text):
+            # Perhaps an edit has enqueued it since the row was read, and a worker is at it.
+            of_another_text.append(entity_id)
         else:
             wrong.append(entity_id)
         chosen.append(entity_id)
         result.enqueued.add(entity_id)
     enqueue(entity, missing, priority=Priority.BACKFILL, only=slot)
-    if wrong:
-        requeue(entity, wrong, refresh=True, only=slot)
+    requeue(entity, of_another_text, refresh=False, only=slot)
+    requeue(entity, wrong, refresh=True, only=slot)
     if chosen:
         job_tasks.tag(entity, job_id, slot, chosen)
 

@@ -111,8 +111,11 @@ def requeue(
     has a row of each entity: the serving one, unless said otherwise.
 
     The texts are read after their embeddings are locked, so they are at least as new as any edit that has enqueued them. Rows
-    that an unfinished write has locked are left to that write.
+    that an unfinished write has locked are left to that write. A `refresh` voids the claim of a worker that has the text in hand,
+    so it is only for what no task would put right.
     """
+    if not entity_ids:
+        return 0
     with transaction.atomic():
         # Every write locks the serving slot's row before the other's.
         slot = (found_in or slots.all()[0]).number

@@ -59,9 +59,3 @@ def untag(entity: EmbeddedEntity, job_id: UUID) -> int:
     left = count_waiting(entity, job_id)
     sql.execute("job_tasks.untag", entity, job=job_id)
     return left
-
-
-def with_live_task(entity: EmbeddedEntity, slot: Slot, ids: Sequence[UUID]) -> set[UUID]:
-    """Which of these entities have a task of the slot's model that is not parked."""
-    rows = sql.fetch("job_tasks.with_live_task", entity, model=slot.model, ids=list(ids))
-    return {entity_id for (entity_id,) in rows}

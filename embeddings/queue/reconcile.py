@@ -89,11 +89,20 @@ def _compare_texts(tenant_id: UUID, entity: registry.EmbeddedEntity, serving: Sl
         stored = {pk: row for pk, *row in embeddings.values_list(*columns)}
         texts = entity.load_texts(ids)
         missing = [EmbeddingRequest(pk, text) for pk, text in texts.items() if pk not in stored]
-        wrong = [pk for pk, text in texts.items() if pk in stored and not _is_of(text, *stored[pk])]
         repaired = enqueue(entity, missing, priority=Priority.BACKFILL)
-        return repaired + (requeue(entity, sorted(wrong), refresh=True) if wrong else 0)
+        # Of another text, or of one that an edit has enqueued since the row was read: then a refresh would take its task from the
+        # worker that is at it, and have the text embedded twice.
+        other = [pk for pk, text in texts.items() if pk in stored and not _is_of(text, *stored[pk])]
+        repaired += requeue(entity, sorted(other), refresh=False)
+        # Of this text, but with the status of the contrary.
+        wrong = [pk for pk, text in texts.items() if pk in stored and _is_blank_by_mistake(text, *stored[pk])]
+        return repaired + requeue(entity, sorted(wrong), refresh=True)
 
 
 def _is_of(text: str, active: bool, status: str, wanted: str) -> bool:  # noqa: FBT001 - a row's columns
     """Whether an embedding with these columns wants the vector of this text."""
-    return active and wanted == source_hash(text) and (status == EmbeddingStatus.BLANK) == (not text)
+    return active and wanted == source_hash(text)
+
+
+def _is_blank_by_mistake(text: str, active: bool, status: str, wanted: str) -> bool:  # noqa: FBT001 - as above
+    return _is_of(text, active, status, wanted) and (status == EmbeddingStatus.BLANK) == bool(text)

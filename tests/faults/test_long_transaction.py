@@ -1,9 +1,10 @@
 """R7: somebody's long transaction, a backup for example, keeps every dead row of the queue from being cleaned away. At 200
-tasks a second the workers keep up all the same, and recover when it ends."""
+tasks a second, with their places in the vector index, two workers keep up all the same, and recover when it ends."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -13,15 +14,15 @@ import psycopg
 import pytest
 
 from portal.tenancy.context import tenant_context
-from tests.support.counts import scaled
+from tests.support.counts import SOAK, scaled
 from tests.support.database import login
 from tests.support.faults.portal import Portal
 from tests.support.waiting import wait_until
 from tools.catalogue.tools import sync_embeddings
 from tools.models import Tool
 
-TOOLS, AT_ONCE, A_SECOND, MOST_WAITING = 1000, 40, 200, 400
-SECONDS = 60
+TOOLS, AT_ONCE, A_SECOND, SECONDS = 1000, 40, 200, 60
+MOST_WAITING, MOST_MILLISECONDS, MOST_SECONDS_AFTERWARDS = 400, 100, 60
 
 
 def feed(tools: list[Tool], number: int) -> None:
@@ -38,14 +39,31 @@ def waiting(portal: Portal) -> int:
     return int(row["n"])
 
 
+def dead_rows(portal: Portal) -> int:
+    [row] = portal.rows(
+        "SELECT n_dead_tup AS n FROM pg_stat_user_tables WHERE relname = 'embeddings_embeddingtask'"
+    )
+    return int(row["n"])
+
+
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    took = sorted(seconds)
+    return {
+        "claims": len(took),
+        "p50_ms": round(took[len(took) // 2] * 1000, 1),
+        "p99_ms": round(took[len(took) * 99 // 100] * 1000, 1),
+    }
+
+
 @pytest.mark.slow
+@pytest.mark.alone
 def test_the_queue_keeps_up_while_somebody_holds_a_snapshot_R7(
     portal: Portal, tmp_path: Path, seen: Callable[..., None]
 ) -> None:
     log = tmp_path / "claims"
     portal.fill(*(f"First text {number}." for number in range(TOOLS)))
     url = portal.servers.urls["DATABASE_URL"]
-    with portal.without_vector_index(), portal.fork_server(TEST_CLAIM_LOG=str(log)) as fork_server:
+    with portal.fork_server(TEST_CLAIM_LOG=str(log)) as fork_server:
         fork_server.fork()
         fork_server.fork()
         portal.wait_until_all_ready(60)
@@ -59,43 +77,41 @@ def test_the_queue_keeps_up_while_somebody_holds_a_snapshot_R7(
                 tools = list(Tool.objects.select_related("endpoint", "source"))
             some = itertools.cycle([tools[start : start + AT_ONCE] for start in range(0, TOOLS, AT_ONCE)])
             began, began_at = time.monotonic(), time.time()
-            fed: list[float] = []
+            fed = 0
             backlogs: list[int] = []
+            # At this rate whatever the workers do, as people and imports do not wait for them.
             while (now := time.monotonic() - began) < scaled(SECONDS):
-                # A machine that cannot do 200 a second is given what it can do.
-                if len(fed) * AT_ONCE < now * A_SECOND and (backlog := waiting(portal)) <= MOST_WAITING:
-                    backlogs.append(backlog)
-                    feed(next(some), len(fed))
-                    fed.append(now)
+                backlogs.append(waiting(portal))
+                if fed * AT_ONCE < now * A_SECOND:
+                    feed(next(some), fed)
+                    fed += 1
                 else:
-                    time.sleep(0.01)
-            held = portal.rows(
-                "SELECT n_dead_tup AS n FROM pg_stat_user_tables WHERE relname = 'embeddings_embeddingtask'"
-            )
+                    time.sleep(0.05)
+            held, dead = time.time() - began_at, dead_rows(portal)
         released = time.monotonic()
-        wait_until(portal.settled, seconds=60, what="the queue is empty")
+        wait_until(portal.settled, seconds=MOST_SECONDS_AFTERWARDS, what="the queue is empty")
         recovered = time.monotonic() - released
-    third = scaled(SECONDS) / 3
-    rates = [
-        sum(AT_ONCE for at in fed if part * third <= at < (part + 1) * third) / third for part in range(3)
-    ]
+    lines = log.read_text(encoding="utf-8").splitlines()
+    claims = [(at - began_at, took) for at, took in (map(float, line.split()) for line in lines)]
+    during = percentiles([took for at, took in claims if 0 <= at < held])
     seen(
-        tasks_a_second_by_thirds=[round(rate) for rate in rates],
+        tasks=fed * AT_ONCE,
+        tasks_a_second=round(fed * AT_ONCE / held),
         backlog_most=max(backlogs),
         backlog_median=statistics.median(backlogs),
-        dead_rows=held[0]["n"],
+        dead_rows=dead,
         recovered_after_seconds=f"{recovered:.1f}",
+        **during,
     )
-    claims = [tuple(map(float, line.split())) for line in log.read_text(encoding="utf-8").splitlines()]
     for start in range(0, scaled(SECONDS), 10):
-        took = sorted(seconds for at, seconds in claims if start <= at - began_at < start + 10)
-        if took:
-            seen(
-                from_second=start,
-                claims=len(took),
-                p50_ms=f"{took[len(took) // 2] * 1000:.1f}",
-                p99_ms=f"{took[len(took) * 99 // 100] * 1000:.1f}",
-            )
-    # Dead rows that every claim must step over would make it slower and slower.
-    assert rates[-1] >= rates[0] / 2
-    assert rates[-1] >= A_SECOND / 10
+        if took := [seconds for at, seconds in claims if start <= at < start + 10]:
+            seen(from_second=start, **percentiles(took))
+    if fed * AT_ONCE < 0.95 * A_SECOND * scaled(SECONDS):
+        # Too busy with other things to make as many tasks, it says nothing of the queue.
+        judge = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        judge(
+            f"this machine made {fed * AT_ONCE / held:.0f} tasks a second, and the figure is for {A_SECOND}"
+        )
+    assert max(backlogs) <= MOST_WAITING
+    if SOAK:
+        assert during["p99_ms"] <= MOST_MILLISECONDS

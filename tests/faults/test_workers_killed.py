@@ -25,17 +25,20 @@ from tools.catalogue.tools import update_tool
 from tools.models import Tool
 
 TOOLS, BATCH = 2000, 8
-EDITORS = 2
+# The storm of RELIABILITY R1: 2,000 saves, evenly over 40 seconds, with a kill every half second.
+EDITORS, SAVES, STORM_SECONDS = 2, 2000, 40
 KILL_SECONDS, SAVES_PER_KILL, RESTART_SECONDS = 0.5, 25, 8
+CALM_SAVES = 500
 # A kill that finds a row claimed costs it an attempt, and here nothing but kills and restarts happens.
 PATIENT = {"EMBEDDING_MAX_ATTEMPTS": "100"}
 
 
 class Editor:
-    """Saves new descriptions of its own tools, one after the other, as the web does. `acknowledged` is what it was told is
-    saved, so each entry is written after its commit."""
+    """Saves new descriptions of its own tools, one after the other, as the web does, and no more a second than its part of the
+    storm. `acknowledged` is what it was told is saved, so each entry is written after its commit."""
 
     logging_in = threading.Lock()  # it changes the environment for a moment
+    pause = EDITORS * STORM_SECONDS / SAVES
 
     def __init__(self, portal: Portal, tools: list[UUID]) -> None:
         self.portal, self.tools = portal, tools
@@ -47,8 +50,11 @@ class Editor:
         with ExitStack() as stack:
             with self.logging_in:
                 stack.enter_context(login("DATABASE_URL", url=self.portal.servers.urls["DATABASE_URL"]))
-            while not stop.is_set():
+            wait = 0.0
+            while not stop.wait(wait):
+                began = time.monotonic()
                 self.save()
+                wait = max(0, began + self.pause - time.monotonic())
 
     def save(self) -> None:
         pk = random.choice(self.tools)
@@ -102,8 +108,8 @@ def beside(*functions: Callable[[threading.Event], object]) -> Iterator[None]:
 
 
 class Killer:
-    """Kills one of the workers every half second, and forks another in its place. Saves are waited for, so that a slow
-    machine has as many of them between two kills as one that does fifty a second."""
+    """Kills one of the workers every half second, and forks another in its place. Saves are waited for, so that a machine
+    that is slower than the storm has as many of them between two kills."""
 
     def __init__(self, fork_servers: list[ForkServer], editors: list[Editor]) -> None:
         self.fork_servers, self.editors = fork_servers, editors
@@ -127,7 +133,7 @@ def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_res
 ) -> None:
     log = tmp_path / "calls"
     environment = {**PATIENT, "TEST_EMBEDDER_LOG": str(log), "EMBEDDING_BATCH_SIZE": str(BATCH)}
-    saves, kills, wanted_restarts = scaled(2000 * share), scaled(60 * share), scaled(3 * share)
+    saves, kills, wanted_restarts = scaled(SAVES * share), scaled(60 * share), scaled(3 * share)
     tools = portal.fill(*(f"First text {number}." for number in range(scaled(TOOLS * share))))
     with ExitStack() as stack:
         clocks: list[dict[str, str]] = [{}, wrong_clock(+10), wrong_clock(-10)]
@@ -137,14 +143,24 @@ def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_res
         editors = [Editor(portal, tools[part::EDITORS]) for part in range(EDITORS)]
         killer = Killer([right, right, fast, slow], editors)
         portal.wait_until_all_ready(max(60, scaled(60)))
+        with beside(*(editor.until for editor in editors)):
+            wait_until(
+                lambda: sum(editor.saves for editor in editors) >= CALM_SAVES * share,
+                seconds=120,
+                what="the tools are edited",
+            )
+        wait_until(portal.settled, seconds=30, what="every tool is ready before the storm")
         # Nobody was killed, so nobody was given a text twice, whatever his clock says (R2, R15).
-        assert len(calls(log)) == len(set(calls(log))) == len(tools)
+        calm = calls(log)
+        assert len(calm) == len(set(calm)) > len(tools)
+        for editor in editors:
+            editor.saves = 0
 
         restarts, began = 0, time.monotonic()
         with beside(killer.until, *(editor.until for editor in editors)):
             due = began + RESTART_SECONDS * share
             while (
-                time.monotonic() - began < 40 * share
+                time.monotonic() - began < STORM_SECONDS * share
                 or sum(editor.saves for editor in editors) < saves
                 or killer.kills < kills
                 or restarts < wanted_restarts
@@ -170,9 +186,9 @@ def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_res
     again = len(given) - len(set(given))
     # Each kill costs at most the batch that the worker had claimed, and each restart that of every worker.
     assert again <= BATCH * (killer.kills + restarts * len(killer.workers))
-    twice = again / (len(given) - len(tools))
-    # The promise is 2 % on a machine that has nothing else to do: how long a claim is held decides how often a kill meets one.
-    assert twice <= 0.05 or share < 1, "a tenth has too few saves between two kills to say"
+    twice = again / (len(given) - len(calm))
+    if share == 1:  # a tenth is too few kills to say
+        assert twice <= 0.02
     seen(
         tools=len(tools),
         kills=killer.kills,

@@ -7,6 +7,8 @@ import os
 import pytest
 
 SCALE = float(os.environ.get("PORTAL_TEST_SCALE", "1"))
+SOAK = SCALE >= 10
+"""Whether figures in milliseconds are asserted, too: they are those of a machine that does nothing else."""
 
 
 def scaled(count: float) -> int:
@@ -14,8 +16,7 @@ def scaled(count: float) -> int:
     return max(1, int(count * SCALE))
 
 
-def share_of_full_count() -> pytest.MarkDecorator:
-    """Runs a test twice: with `share` 0.1 in the quick suite and with `share` 1 in the long one."""
-    return pytest.mark.parametrize(
-        "share", [pytest.param(0.1, id="tenth"), pytest.param(1, id="full", marks=pytest.mark.slow)]
-    )
+def share_of_full_count(*marks: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """Runs a test twice: with `share` 0.1 in the quick suite and with `share` 1 in the long one, there with these marks."""
+    full = pytest.param(1, id="full", marks=[pytest.mark.slow, *marks])
+    return pytest.mark.parametrize("share", [pytest.param(0.1, id="tenth"), full])

@@ -58,10 +58,3 @@ UPDATE embeddings_embeddingtask SET job_id = NULL
 WHERE id IN (
     SELECT id FROM embeddings_embeddingtask WHERE tenant_id = %(tenant)s AND job_id = %(job)s AND entity_type = %(type)s
     FOR UPDATE SKIP LOCKED)
-
--- name: with_live_task
--- In:    ids, tenant, type, model.
--- Out:   entity_id of those entities that have a task of the model that is not parked.
--- Index: the unique (tenant_id, entity_type, entity_id, model).
-SELECT entity_id FROM embeddings_embeddingtask
-WHERE tenant_id = %(tenant)s AND entity_type = %(type)s AND entity_id = ANY(%(ids)s) AND model = %(model)s AND status <> 'failed'

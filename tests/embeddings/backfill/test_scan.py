@@ -212,7 +212,6 @@ class TestReconciler:
             disabled,
             pending_without_a_task,
             blank_by_mistake,
-            inactive_by_mistake,
         ],
     )
     def test_whatever_is_not_of_its_text_and_has_no_task_is_asked_for_rule_14(
@@ -226,6 +225,15 @@ class TestReconciler:
         pipeline.work()
         pipeline.check_ready(pk)
         pipeline.check_ready(other)
+
+    def test_a_vector_that_is_inactive_by_mistake_serves_again_and_is_not_made_again_rule_14(
+        self, pipeline: Pipeline
+    ) -> None:
+        pk = pipeline.add("One.")
+        pipeline.work()
+        inactive_by_mistake(pipeline, pk)
+        assert self.reconcile() == 0
+        pipeline.check_ready(pk)
 
     def test_a_failure_without_its_parked_task_is_tried_again_and_one_with_it_is_not_rule_14(
         self, pipeline: Pipeline

@@ -21,7 +21,7 @@ from psycopg.rows import dict_row
 
 from portal.embedded import Services
 from portal.tenancy.context import tenant_context
-from tests.support.database import login, without_vector_index
+from tests.support.database import login
 from tests.support.embeddings.pipeline import check_in_step
 from tests.support.processes import ROOT, process_environment
 from tests.support.waiting import wait_until
@@ -158,16 +158,6 @@ class Portal:
         self.owner.execute(
             "TRUNCATE tools_tool, tools_toolembedding, embeddings_embeddingtask, embeddings_embeddingcircuit, jobs_job CASCADE"
         )
-
-    @contextmanager
-    def without_vector_index(self) -> Iterator[None]:
-        """For tests of the queue: most of a stored vector's time is its place in that index. The catalogue is empty
-        afterwards."""
-        with without_vector_index(self.owner):
-            try:
-                yield
-            finally:
-                self.clear()
 
     # --- Tools, by the real service ----------------------------------------------------------------------------------
 
