@@ -197,7 +197,7 @@ def test_ops_3_a_managed_postgresql_without_bypassrls_holds_a_portal_and_gives_i
     check_same(worlds, managed.urls)
     with psycopg.connect(managed.urls["DATABASE_ADMIN_URL"]) as owner:
         policies = owner.execute("SELECT DISTINCT policyname FROM pg_policies").fetchall()
-    assert set(policies) == {("tenant",), ("worker",)}
+    assert set(policies) == {("tenant",), ("worker",), ("prune",)}
     with short_folder() as folder, start(folder, postgres_settings=QUICK) as services:
         restored = run(RESTORE, services.urls, dump_of_managed)
         assert restored.returncode == 0, restored.stderr
