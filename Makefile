@@ -77,7 +77,7 @@ migrations-check: $(VENV)/.model ## check that no model change lacks its migrati
 
 # With the settings of production; nothing connects to these servers.
 check-deploy: $(VENV)/.model ## let Django judge the settings of production
-	@SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(48))') BEHIND_TLS=1 REDIS_URL=redis://check \
+	@SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(48))') BEHIND_TLS=1 TRUSTED_PROXIES=192.0.2.1 REDIS_URL=redis://check \
 		DATABASE_URL=postgresql://check/check PORTAL_DB_ROLE=app DJANGO_SETTINGS_MODULE=portal.settings \
 		$(BIN)/python -m django check --deploy --fail-level WARNING
 
