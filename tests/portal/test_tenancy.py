@@ -17,6 +17,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.db.utils import DataError, ProgrammingError
+from django.http import HttpResponse
 from django.test import RequestFactory
 
 from portal.tenancy import context
@@ -187,6 +188,7 @@ def test_sec_1_a_pages_writes_are_undone_when_its_view_fails(committed: Tenant) 
         Source.objects.create(slug="half", kind=SourceKind.OPENAPI)
         # Django's handler makes an answer of an exception before it reaches a middleware.
         middleware.process_exception(request, RuntimeError())
+        return HttpResponse(status=500)
 
     middleware = TenantMiddleware(view)
     request = RequestFactory().get("/")
@@ -211,7 +213,12 @@ def test_sec_1_a_member_works_in_the_tenant_of_the_session_only_if_it_is_theirs(
         with tenant_context(tenant.pk):
             Membership.objects.create(user=user)
     seen = []
-    middleware = TenantMiddleware(lambda request: seen.append(request.member and current_tenant()))  # type: ignore[arg-type,attr-defined,return-value]
+
+    def view(request: Any) -> HttpResponse:
+        seen.append(request.member and current_tenant())
+        return HttpResponse()
+
+    middleware = TenantMiddleware(view)
     for wanted in (second, foreign):
         request = RequestFactory().get("/")
         request.user, request.session = user, {SESSION_KEY: str(wanted.pk)}  # type: ignore[assignment]

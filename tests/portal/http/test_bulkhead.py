@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from multiprocessing.connection import Connection
 from typing import Any, Self
 from uuid import UUID, uuid4
@@ -202,11 +202,11 @@ def upload(port: int, key: str, content: dict[str, Any], slug: str) -> tuple[int
     field = f"--{edge}\r\nContent-Disposition: form-data; name="
     source = f'{field}"source"\r\n\r\n{slug}\r\n'
     file = f'{field}"document"; filename="{slug}.json"\r\n\r\n{json.dumps(content)}\r\n--{edge}--\r\n'
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     sent = {"Authorization": f"Bearer {key}", "Content-Type": f"multipart/form-data; boundary={edge}"}
-    connection.request("POST", "/api/v1/sources", (source + file).encode(), sent)
-    answer = connection.getresponse()
-    return answer.status, json.loads(answer.read())
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request("POST", "/api/v1/sources", (source + file).encode(), sent)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
 
 
 @pytest.mark.parametrize(

@@ -303,9 +303,9 @@ def test_a_document_that_takes_long_to_write_is_left_to_a_job_S8(
     committed: Tenant, client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tools.api.sources.views.WRITE_SECONDS", 0)
-    job = work(committed, upload(client, raw("a", "b"), source="shop"))
+    job = work(committed, upload(client, raw("x", "y"), source="heavy"))
     assert (job["state"], job["kind"], job["done"]) == ("succeeded", "apply_sync", 2)
-    assert names(committed) == {"a", "b"}
+    assert names(committed) == {"a", "b", "c", "d", "x", "y"}
 
 
 def test_sec_1_a_sync_is_found_under_its_own_source_only(agent: APIClient, owner: Tenant) -> None:

@@ -26,7 +26,9 @@ from tools.imports.syncing.documents import IncomingDocument
 
 # What each starts: our own Python with our own module, or a program of the installation.
 MAY_START = {
+    "portal/proxy.py": "the reverse proxy, which it becomes",
     "tools/imports/fetching/mcp/client.py": "mcp_session, which is told an entry of MCP_COMMANDS_FILE",
+    "tools/imports/fetching/mcp/session.py": "itself, to end what a server leaves",
     "tools/imports/fetching/mcp/stdio.py": "an entry of MCP_COMMANDS_FILE",
     "tools/imports/fetching/sandbox.py": "itself, as the reader of one document",
     "tools/imports/fetching/spec_validator.py": "itself once more, as the check of one document",
