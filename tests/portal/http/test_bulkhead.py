@@ -210,7 +210,8 @@ def upload(port: int, key: str, content: dict[str, Any], slug: str) -> tuple[int
 
 
 @pytest.mark.parametrize(
-    ("web", "tries"), [pytest.param("3", 1, id="at once"), pytest.param("2", 10, id="in its turn")]
+    ("web", "tries"),
+    [pytest.param("3", 1, id="at once"), pytest.param("2", 10, id="in its turn", marks=pytest.mark.slow)],
 )
 def test_beside_a_neighbour_that_loops_imports_every_own_import_succeeds_S20(
     django_db_blocker: Any,

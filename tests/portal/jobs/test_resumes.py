@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from portal.jobs import services
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.jobs.harness import JobHarness
@@ -15,6 +17,7 @@ RUNNER = ("manage.py", "job_worker")
 Start = Callable[..., Any]
 
 
+@pytest.mark.slow  # it waits for three silent runners
 def test_a_job_whose_runners_are_killed_goes_on_by_itself_three_times_and_then_waits_for_a_person_EMB_8(
     harness: JobHarness, pipeline: Pipeline, processes: Start, settings: Any
 ) -> None:

@@ -201,6 +201,7 @@ def test_a_retry_after_is_kept_by_both_workers_R5(pipeline: Pipeline, server: Em
     assert 4 - 1 <= times[1] - times[0] <= 4 + 10
 
 
+@pytest.mark.slow  # longer than two processes take to start
 def test_a_retry_after_outlives_a_restart_R5(pipeline: Pipeline, server: EmbeddingServer) -> None:
     pipeline.add("Asked for.")
     server.fault, server.retry_after = "429", "20"
