@@ -93,6 +93,8 @@ def test_only_an_hourglass_turns_and_only_where_something_waits_UI_3_0(
         assert not page.locator(".chips .icon").evaluate_all(
             "all => all.filter(one => getComputedStyle(one).animationName !== 'none').length"
         ), path
+    with tenant_context(portal.tenant.pk):
+        ToolEmbedding.objects.update(status="pending")  # anew, as a worker may have embedded them meanwhile
     page.goto("/tools/")
     assert page.evaluate(turning)
 

@@ -13,7 +13,7 @@ from portal.tenancy.models import Tenant
 from tests.support.world import NOT_OF_A_THING, Route, World, build_world, foreign_and_unknown, routes
 
 # Forms of the person, which concern no tenant. A way out ends the session, so it is not tried here.
-OF_NO_TENANT = {"admin:login", "invitations", "login", "switch-tenant", "theme"}
+OF_NO_TENANT = {"invitations", "login", "switch-tenant", "theme"}
 WAYS_OUT = {"admin/logout/", "logout/"}
 _FORM = re.compile(r"<form(?=[^>]*method=\"post\").*?</form>", re.DOTALL)
 _PLAIN = re.compile(r"livez|readyz|metrics|api/|static/")
