@@ -110,9 +110,8 @@ def claim(
         seen_times=[at for _, _, at in seen],
     )
     tasks, expired = [], 0
-    rows.sort(
-        key=lambda row: row[9]
-    )  # edits first: their vectors are made and stored before those of the others' backfills
+    # Edits first: their vectors are made and stored before those of the others' backfills.
+    rows.sort(key=lambda row: row[9])
     for id_, tenant_id, type_, entity_id, text_hash, attempts, claim_id, model, before, priority, at in rows:
         tasks.append(Task(id_, tenant_id, type_, entity_id, text_hash, attempts, claim_id, by_model[model]))
         expired += before == TaskStatus.RUNNING

@@ -67,7 +67,7 @@ def test_nothing_of_a_real_document_is_lost_in_silence_or_refused_SYN_1(name: st
 @needs_inputs
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_of_any_real_operation_is_lost_in_silence_or_refused_SYN_1(name: str) -> None:
-    check_real(name, 200, 20)
+    check_real(name, 60, 20)
 
 
 def generated(seed: int, version: str, values: int) -> int:
