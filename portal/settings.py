@@ -328,9 +328,7 @@ CELERY_BROKER_CHANNEL_ERROR_RETRY = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A frozen broker must cost a save one bounded wait, never a hang (RELIABILITY rule 12).
 # fmt: off
-CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "socket_timeout": 1, "socket_connect_timeout": 1, "max_retries": 0, "visibility_timeout": 60,
-}
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 1, "socket_connect_timeout": 1, "max_retries": 0, "visibility_timeout": 60}
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_BEAT_SCHEDULE_FILENAME = BEAT_FILE
 CELERY_BEAT_SCHEDULE = {
@@ -395,5 +393,8 @@ LOGGING = {
         "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}
     },
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
-    "loggers": {"django.request": {"level": "ERROR"}},
+    "loggers": {
+        "django.request": {"level": "ERROR"},
+        "django.security.RequestDataTooBig": {"level": "CRITICAL"},  # or senders could fill the log with it
+    },
 }

@@ -6,6 +6,7 @@ declared lengths are still refused, and those in chunks are read to their end.
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 import uuid
@@ -151,3 +152,11 @@ def test_no_other_route_takes_more_of_those_who_signed_in_S19(portal: Stack, sen
         assert (path, sent.status) == (path, 413)
     sent = Sent(portal.port, "/api/v1/tools", SMALL + 1, is_chunked=False, headers=senders["/api/v1/sources"])
     assert sent.status == 413
+
+
+def test_a_body_that_is_too_long_for_a_page_writes_nothing_to_the_log_S19(
+    db: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = Visitor().post("/login/", {"username": "x" * (SMALL + 1)})
+    assert answer.status_code == 413
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
