@@ -27,6 +27,12 @@ from portal.tenancy.models import SignIn, SignInOutcome
 log = logging.getLogger(__name__)
 
 THROTTLED_EVERY = timedelta(minutes=1)
+# Of throttled attempts, with which anybody could fill the log, the failed ones before them have told.
+_LEVELS = {
+    SignInOutcome.SUCCEEDED: logging.INFO,
+    SignInOutcome.FAILED: logging.WARNING,
+    SignInOutcome.THROTTLED: logging.DEBUG,
+}
 
 
 def prune_sign_ins() -> int:
@@ -54,7 +60,7 @@ def _record(
 ) -> None:
     address = request.META.get("REMOTE_ADDR") or None if request else None
     log.log(
-        logging.INFO if outcome is SignInOutcome.SUCCEEDED else logging.WARNING,
+        _LEVELS[outcome],
         "Sign-in %s: %s from %s",
         outcome.value,
         username or "unknown name",
