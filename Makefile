@@ -102,6 +102,7 @@ bench: $(VENV)/.dev $(VENV)/.model $(TORCH_VENV)/.made ## measure latency and th
 	@$(BIN)/python -m bench.writes
 	@$(BIN)/python -m bench.imports
 	@$(BIN)/python -m bench.bombs
+	@$(BIN)/python -m bench.port
 	@HF_HUB_OFFLINE=1 $(TORCH_BIN)/python -m bench.runtimes
 
 bench-quality: $(VENV)/.dev $(VENV)/.model ## measure search quality on labelled sets (SETS=DIR)
