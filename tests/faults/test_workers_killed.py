@@ -3,6 +3,7 @@ warning, and two of four workers have a clock that is ten minutes wrong."""
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -29,6 +30,7 @@ TOOLS, BATCH = 2000, 8
 EDITORS, SAVES, STORM_SECONDS = 2, 2000, 40
 KILL_SECONDS, SAVES_PER_KILL, RESTART_SECONDS = 0.5, 25, 8
 CALM_SAVES = 500
+MOST_TWICE = 0.02
 # A kill that finds a row claimed costs it an attempt, and here nothing but kills and restarts happens.
 PATIENT = {"EMBEDDING_MAX_ATTEMPTS": "100"}
 
@@ -186,9 +188,12 @@ def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_res
     again = len(given) - len(set(given))
     # Each kill costs at most the batch that the worker had claimed, and each restart that of every worker.
     assert again <= BATCH * (killer.kills + restarts * len(killer.workers))
-    twice = again / (len(given) - len(calm))
+    texts = len(given) - len(calm)
     if share == 1:  # a tenth is too few kills to say
-        assert twice <= 0.02
+        # A storm is a sample: of 2,000 texts 2 % are 40, give or take 6, and three times that is still chance. The soak is ten
+        # times as large, and its margin a third.
+        allowed = MOST_TWICE * texts
+        assert again <= allowed + 3 * math.sqrt(allowed)
     seen(
         tools=len(tools),
         kills=killer.kills,
@@ -197,7 +202,7 @@ def test_nothing_is_lost_nor_stale_while_workers_are_killed_and_the_database_res
         saves_cut_off=sum(editor.cut_off for editor in editors),
         storm_seconds=f"{storm:.0f}",
         quiet_after_seconds=f"{quiet:.1f}",
-        given_twice=f"{twice:.2%}",
+        given_twice=f"{again / texts:.2%}",
         indexes_checked=portal.check_indexes(),
     )
 
