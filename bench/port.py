@@ -88,7 +88,7 @@ def attacked(port: int, counts: tuple[str, ...]) -> Iterator[None]:
         yield
     finally:
         attackers.kill()
-        attackers.wait()
+        attackers.communicate()
 
 
 def beside(port: int, key: str, asked: Iterator[str], counts: tuple[str, ...]) -> dict[str, Any]:

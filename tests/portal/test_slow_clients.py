@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import http.client
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import pytest
 
-from bench.stack import ROOT, Stack, stack
+from bench.port import attacked
+from bench.stack import Stack, stack
 from tests.support.database import real_commits
 
 SECONDS = 1.0
@@ -30,22 +29,6 @@ def portal(django_db_blocker: Any, admin_database: psycopg.Connection[Any]) -> I
         stack(is_migrated=True, WEB_CONCURRENCY="2", EMBEDDING_PROVIDER="disabled") as started,
     ):
         yield started
-
-
-@contextmanager
-def attackers(port: int, *counts: str) -> Iterator[None]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.attackers", str(port), *counts],
-        cwd=ROOT, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 def livez(port: int, timeout: float) -> float:
@@ -67,7 +50,7 @@ def test_beside_300_silent_and_300_dripping_connections_and_50_slow_readers_the_
     portal.start("web")
     for _ in range(5):  # both workers warm
         livez(portal.port, 30)
-    with attackers(portal.port, "silent=300", "dripping=300", "slow_readers=50"):
+    with attacked(portal.port, ("silent=300", "dripping=300", "slow_readers=50")):
         slowest = max(livez(portal.port, SECONDS) for _ in range(20))
     figure(f"slowest /livez {1000 * slowest:.0f} ms")
     portal.stop("web")

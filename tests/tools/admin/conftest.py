@@ -7,18 +7,33 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.urls import reverse
 
 from portal.jobs import services as jobs
 from portal.jobs.models import JobFailure
 from portal.resilience.models import Circuit
 from portal.tenancy.keys import create_api_key
-from portal.tenancy.models import IdempotencyKey, Invitation
+from portal.tenancy.models import IdempotencyKey, Invitation, Tenant
+from tests.support.clients import join, sign_in
 from tests.tools.web.conftest import imported_tool, set_embedding
 from tools.catalogue import servers
 from tools.catalogue.tools import update_tool
 from tools.models import Sync, SyncChange, Tool
 
 __all__ = ["imported_tool", "set_embedding"]
+
+
+def address(label: str, page: str, *arguments: Any) -> str:
+    return reverse(f"admin:{label.lower().replace('.', '_')}_{page}", args=arguments)
+
+
+@pytest.fixture
+def superuser(tenant: Tenant) -> Client:
+    user = get_user_model().objects.create_superuser("root", password=None)
+    join(tenant, user, "admin")
+    return sign_in(tenant, user)
 
 
 @pytest.fixture
