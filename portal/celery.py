@@ -19,7 +19,7 @@ os.environ.setdefault("PORTAL_DB_ROLE", "worker")
 
 app = Celery("portal")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["embeddings", "portal.ops", "tools"])
+app.autodiscover_tasks(["embeddings", "metrics", "portal.ops", "tools"])
 
 
 class LoopStep(bootsteps.StartStopStep):

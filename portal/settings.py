@@ -182,6 +182,11 @@ SEARCH_POSTINGS_BUDGET = env.integer("SEARCH_POSTINGS_BUDGET", 2500, low=1, high
     meaning="Postings that a question reads, at most, its rarest words first.")
 SEARCH_QUERY_CACHE = env.integer("SEARCH_QUERY_CACHE", 1000, low=0, high=100_000,
     meaning="Vectors of questions that each process remembers, those of each tenant apart (SRC-6).")
+SEARCH_LOG = env.choice("SEARCH_LOG", "full", allowed=("off", "redacted", "full"),
+    meaning="What the log of searches keeps (SRC-9): questions with their secrets masked; `redacted`: in their place how many words they "
+            "had, and a code that equal questions share; `off`: nothing is logged, and no selection is taken.")
+SEARCH_LOG_DAYS = env.integer("SEARCH_LOG_DAYS", 90, low=1, high=36_500,
+    meaning="Days that searches are kept in the log; beat deletes older ones daily.")
 
 env.section("Imports")
 DOCUMENT_MAX_BYTES = env.integer("DOCUMENT_MAX_BYTES", 20_000_000, low=1000, high=200_000_000,
@@ -235,6 +240,7 @@ INSTALLED_APPS = [
     "portal.resilience",
     "portal.ops",
     "embeddings",
+    "metrics",
     "tools",
 ]
 
@@ -337,6 +343,7 @@ CELERY_BEAT_SCHEDULE = {
     "start-due-syncs": {"task": "tools.tasks.start_due_syncs", "schedule": 60, "options": {"expires": 50}},
     "prune-jobs": {"task": "portal.ops.tasks.prune_jobs", "schedule": 86_400, "options": {"expires": 80_000}},
     "prune-sign-ins": {"task": "portal.ops.tasks.prune_sign_ins", "schedule": 86_400, "options": {"expires": 80_000}},
+    "prune-searches": {"task": "metrics.tasks.prune_searches", "schedule": 86_400, "options": {"expires": 80_000}},
     "prune-syncs": {"task": "tools.tasks.prune_syncs", "schedule": 86_400, "options": {"expires": 80_000}},
 }
 # fmt: on

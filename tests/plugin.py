@@ -28,6 +28,8 @@ def with_database(url: str, name: str) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     os.environ["PORTAL_DB_ROLE"] = "app"
+    # Its thread has a connection of its own, beside the transactions that tests roll back; tests/metrics/ switches it on.
+    os.environ.setdefault("SEARCH_LOG", "off")
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None and "PORTAL_TEST_TEMPLATE" not in os.environ:
         _start_services()

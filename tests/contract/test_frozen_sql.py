@@ -36,7 +36,7 @@ def checksums() -> dict[str, str]:
     ours = {
         app.label
         for app in apps.get_app_configs()
-        if app.name.split(".")[0] in {"portal", "embeddings", "tools"}
+        if app.name.split(".")[0] in {"portal", "embeddings", "metrics", "tools"}
     }
     found: dict[str, Any] = {}
     for (app, name), migration in MigrationLoader(None).disk_migrations.items():

@@ -222,7 +222,7 @@ def test_sec_1_functions_that_run_as_their_owner_are_closed(admin_database: Owne
 def test_sec_1_the_owners_of_those_functions_read_a_few_tables_and_write_none(admin_database: Owner) -> None:
     allowed = {
         "portal_identity": {"tenancy_tenant", "tenancy_membership", "tenancy_apikey", "tenancy_invitation"},
-        "portal_search": {"tools_tool", "tools_toolembedding", "tools_posting"},
+        "portal_search": {"tools_tool", "tools_toolembedding", "tools_posting", "metrics_toolstatistics"},
     }
     for role, tables in allowed.items():
         rights = admin_database.execute(

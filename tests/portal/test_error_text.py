@@ -24,14 +24,16 @@ LONG = "The server said " + "no " * 5_000
 
 def fields_of_errors() -> dict[str, models.Field[Any, Any]]:
     ours = [
-        app for app in apps.get_app_configs() if app.name.split(".")[0] in {"portal", "embeddings", "tools"}
+        app
+        for app in apps.get_app_configs()
+        if app.name.split(".")[0] in {"portal", "embeddings", "metrics", "tools"}
     ]
     return {
         f"{model.__name__}.{field.name}": field
         for app in ours
         for model in app.get_models()
         for field in model._meta.concrete_fields
-        if field.name in {"error", "last_error", "reason"}
+        if field.name in {"error", "last_error", "reason", "quarantine_reason"}
     }
 
 
@@ -39,7 +41,7 @@ def test_every_column_for_the_text_of_an_error_is_bounded_S8() -> None:
     found = fields_of_errors()
     assert set(found) >= {
         "Circuit.reason", "EmbeddingTask.last_error", "Job.error", "JobFailure.error", "McpServer.last_error", "Source.last_error",
-        "Sync.error", "ToolEmbedding.error",
+        "Sync.error", "ToolEmbedding.error", "ToolStatistics.quarantine_reason",
     }  # fmt: skip
     assert [name for name, field in found.items() if not isinstance(field, ErrorField)] == []
 

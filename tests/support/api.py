@@ -61,6 +61,8 @@ MATRIX = {
     ("get", "/api/v1/me"): None,
     ("get", "/api/v1/tools/search?query=mail"): Scope.SEARCH_READ,
     ("post", "/api/v1/tools/search"): Scope.SEARCH_READ,
+    ("post", f"/api/v1/searches/{UNKNOWN_ID}/selection"): Scope.SEARCH_READ,
+    ("get", "/api/v1/searches/report"): Scope.TOOLS_WRITE,
     ("get", "/api/v1/tools"): Scope.TOOLS_READ,
     ("post", "/api/v1/tools"): Scope.TOOLS_WRITE,
     ("get", "/api/v1/tools/send_mail"): Scope.TOOLS_READ,

@@ -18,7 +18,7 @@ from portal.jobs.models import Job, JobState
 from portal.tenancy.models import Membership, Role, Tenant
 from tests.support.clients import make_api, sign_in
 from tests.support.imports.documents import document, import_document
-from tests.support.world import RARE_WORD, World
+from tests.support.world import RARE_WORD, World, logged_search
 from tools.catalogue import servers
 from tools.catalogue.tools import create_tool, update_tool
 from tools.imports.syncing import service as syncs
@@ -69,7 +69,8 @@ def build_hidden(tenant: Tenant, **hidden: str) -> World:
     if "sensitivity" in hidden:  # of which an MCP server knows nothing when it says what it offers
         McpServer.objects.filter(pk=server.pk).update(last_error=f"Its last words: {canary}")
     return World(
-        tenant, canary, make_api(tenant), _client(tenant, Role.ADMIN, is_staff=True), tool, imported, source, job, server, sync
+        tenant, canary, make_api(tenant), _client(tenant, Role.ADMIN, is_staff=True), tool, imported, source, job, server, sync,
+        logged_search(tenant, canary, tool),
     )  # fmt: skip
 
 
@@ -116,7 +117,7 @@ def _client(tenant: Tenant, role: str, *, is_staff: bool) -> Client:
     user: Any = get_user_model().objects.create_user(
         username=f"{role}-{uuid.uuid4().hex[:8]}", is_staff=is_staff
     )
-    concerned = ["tools", "embeddings", "resilience", "jobs", "tenancy"]
+    concerned = ["tools", "embeddings", "metrics", "resilience", "jobs", "tenancy"]
     user.user_permissions.set(Permission.objects.filter(content_type__app_label__in=concerned))
     Membership.objects.create(user=user, role=role, tenant=tenant)
     return sign_in(tenant, user)

@@ -18,6 +18,8 @@ from django.test import Client
 from django.urls import get_resolver
 from rest_framework.test import APIClient
 
+from metrics.models import ToolStatistics
+from metrics.search_log import write
 from portal.jobs import services as jobs
 from portal.jobs.context import Context, Failure
 from portal.jobs.models import Job, JobState
@@ -26,6 +28,7 @@ from portal.tenancy.keys import create_api_key
 from portal.tenancy.models import Invitation, Membership, Role, Scope, Tenant
 from tests.support.clients import sign_in
 from tests.support.imports.documents import document, import_document
+from tests.support.searches import entry
 from tools.catalogue import servers
 from tools.catalogue.tools import create_tool, update_tool
 from tools.imports.syncing import service as syncs
@@ -51,6 +54,7 @@ class World:
     job: Job
     server: McpServer
     sync: Sync
+    search_id: str
 
     def first_event(self, tool: Tool) -> str:
         """Of the tool's history."""
@@ -102,7 +106,30 @@ def build_world(tenant: Tenant) -> World:
         member = sign_in(tenant, _staff(canary))
         Invitation.objects.create(username=canary, invited_by=canary)
     sync = _plan(tenant, source, canary, text)
-    return World(tenant, canary, api, member, tool, imported, source, job, server, sync)
+    return World(
+        tenant,
+        canary,
+        api,
+        member,
+        tool,
+        imported,
+        source,
+        job,
+        server,
+        sync,
+        logged_search(tenant, canary, tool),
+    )
+
+
+def logged_search(tenant: Tenant, canary: str, tool: Tool) -> str:
+    """A search for the canary that found the tool, in the log; and statistics of the tool. Returns the `search_id`."""
+    search = entry(
+        tenant.pk, asked_by=canary, query=canary, filters={"category": [canary]}, results=[tool.pk], best_similarity=0.2
+    )  # fmt: skip
+    write([search])
+    with tenant_context(tenant.pk):
+        ToolStatistics.objects.create(tool_id=tool.pk, calls=2, successes=1, quarantine_reason=canary)
+    return str(uuid.UUID(search.search_id))  # as other ids in an address
 
 
 def _plan(tenant: Tenant, source: Source, canary: str, text: str) -> Sync:
@@ -127,7 +154,7 @@ def _staff(username: str) -> Any:
     """An admin of the tenant, who may do in Django's admin whatever concerns a tenant, but is no superuser."""
     user = get_user_model().objects.create_user(username=username, is_staff=True)
     permissions = Permission.objects.filter(
-        content_type__app_label__in=["tools", "embeddings", "resilience", "jobs", "tenancy"]
+        content_type__app_label__in=["tools", "embeddings", "metrics", "resilience", "jobs", "tenancy"]
     )
     user.user_permissions.set(permissions)
     Membership.objects.create(user=user, role=Role.ADMIN)
@@ -217,6 +244,7 @@ def foreign_and_unknown(route: Route, world: World) -> list[tuple[dict[str, str]
         "servers/": [{"pk": str(world.server.pk)}],
         "jobs/": [{"pk": str(world.job.pk)}],
         "api/v1/jobs/": [{"ref": str(world.job.pk)}],
+        "api/v1/searches/": [{"ref": world.search_id}],
         "api/v1/servers/": [{"slug": world.server.slug}],
         "api/v1/sources/<str:slug>/documents": [{"slug": world.source.slug, "ref": read_from}],
         "api/v1/sources/": [{"slug": world.source.slug, "ref": sync}],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metrics.selections import NotReturned, UnknownSearch
 from portal.http.conditional import version_etag
 from portal.http.problems import Members, register_problem
 from portal.jobs.errors import AlreadyRunning, InvalidArguments, JobError, TooManyJobs
@@ -40,6 +41,10 @@ def register() -> None:
     register_problem(FetchTimeout, 504)
     register_problem(FetchError, 502)
     register_problem(SearchUnavailable, 503)
+    register_problem(UnknownSearch, 404)
+    register_problem(
+        NotReturned, 422, "validation_error", members=lambda error: _errors({"/tool": [str(error)]})
+    )
 
 
 def _current_etag(error: StaleVersion) -> Members:

@@ -9,6 +9,7 @@ from tools.api.jobs import views as jobs
 from tools.api.me.views import MeView
 from tools.api.overrides import views as overrides
 from tools.api.search.views import SearchView
+from tools.api.searches import views as searches
 from tools.api.servers import views as servers
 from tools.api.sources import views as sources
 from tools.api.syncs import views as syncs
@@ -23,6 +24,8 @@ urlpatterns = [
     path("jobs/<str:ref>/retry-failed", jobs.JobRetryView.as_view()),
     path("me", MeView.as_view()),
     path("overrides", overrides.OverrideListView.as_view()),
+    path("searches/report", searches.SearchReportView.as_view()),
+    path("searches/<str:ref>/selection", searches.SelectionView.as_view()),
     path("servers", servers.ServerListView.as_view()),
     path("servers/<str:slug>", servers.ServerView.as_view()),
     path("servers/<str:slug>/test", servers.ServerTestView.as_view()),

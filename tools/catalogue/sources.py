@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 
 from embeddings.models import Priority
 from embeddings.queue.enqueue import delete_tasks
+from metrics.statistics import delete_statistics
 from portal.outbound.addresses import validate_url
 from portal.outbound.errors import FetchError
 from portal.tenancy.context import current_tenant
@@ -166,6 +167,7 @@ def delete_source(*, pk: UUID, actor: str, tools: str = ToolsOfDeleted.DELETE) -
             _keep_inactive(rows, actor)
         else:
             delete_tasks(embedding_text.ENTITY.type, ids)
+            delete_statistics(ids)
         source.delete()
     return len(ids)
 

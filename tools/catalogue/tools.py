@@ -18,6 +18,7 @@ from django.db.models.functions import Now
 
 from embeddings.models import Priority
 from embeddings.queue.enqueue import EmbeddingRequest, delete_tasks, enqueue
+from metrics.statistics import delete_statistics
 from portal.http.bodies import storage_problem
 from portal.http.history_context import history_context
 from tools.catalogue import embedding_text
@@ -146,7 +147,7 @@ def update_tool(*, pk: UUID, expected_version: int, changes: Mapping[str, object
 
 
 def delete_tool(*, pk: UUID, actor: str, expected_version: int | None = None) -> None:
-    """Removes a tool with its vectors and tasks; its history stays. Raises StaleVersion, and ManagedBySource for an
+    """Removes a tool with its vectors, tasks and statistics; its history stays. Raises StaleVersion, and ManagedBySource for an
     endpoint-backed one, which is deactivated instead, because the next sync would only bring it back."""
     with catalogue_write(actor):
         tool = _locked(pk)
@@ -157,6 +158,7 @@ def delete_tool(*, pk: UUID, actor: str, expected_version: int | None = None) ->
                 f"{tool.name} comes from the source {tool.source}, whose next sync would bring it back. Deactivate it instead."
             )
         delete_tasks(embedding_text.ENTITY.type, [pk])
+        delete_statistics([pk])
         tool.delete()
 
 

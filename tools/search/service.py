@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -22,11 +21,13 @@ from embeddings.models import EmbeddingStatus
 from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
 from embeddings.providers.base import checked
 from embeddings.slots import Slot
+from metrics.search_log import new_search_id
 from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context
 from portal.tenancy.rights import Audience, Rights
 from tools.models import Source, ToolEmbedding
 from tools.search import ranking
+from tools.search.log import log_search
 from tools.search.query import FILTER_NAMES, Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
 from tools.search.sql import load
 
@@ -50,10 +51,12 @@ class SearchUnavailable(Exception):
 def search(rights: Rights, query: SearchQuery) -> SearchAnswer:
     """Finds the best tools for the question among those that the caller may see. Raises SearchUnavailable alone (R11)."""
     try:
-        return _search(rights, query)
+        answer = _search(rights, query)
     except Error as error:
         log.exception("The database failed at a search.")
         raise SearchUnavailable from error
+    log_search(rights, answer)
+    return answer
 
 
 def _search(rights: Rights, query: SearchQuery) -> SearchAnswer:
@@ -75,7 +78,7 @@ def _search(rights: Rights, query: SearchQuery) -> SearchAnswer:
         hits=tuple(hits),
         mode=_mode(vector, candidates),
         degraded=degraded,
-        search_id=uuid.uuid4().hex,
+        search_id=new_search_id(rights.tenant_id),
         took_ms=round((ended - started) * 1000, 2),
         timings={
             "embed": round((embedded - started) * 1000, 2),

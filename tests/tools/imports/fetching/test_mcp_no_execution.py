@@ -72,7 +72,9 @@ _KINDS = {"l", "le", "lp", "lpe", "v", "ve", "vp", "vpe"}
 
 def modules() -> list[Path]:
     return sorted(
-        path for package in ("portal", "tools", "embeddings") for path in (ROOT / package).rglob("*.py")
+        path
+        for package in ("portal", "tools", "embeddings", "metrics")
+        for path in (ROOT / package).rglob("*.py")
     )
 
 
