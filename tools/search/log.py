@@ -21,7 +21,10 @@ def log_search(rights: Rights, answer: SearchAnswer) -> None:
             tenant_id=rights.tenant_id,
             asked_by=rights.actor,
             query=answer.query.text,
-            filters={name: values[:FILTER_VALUES] for name, values in applied.items()},
+            filters={
+                name: given[:FILTER_VALUES] if isinstance(given, list) else given
+                for name, given in applied.items()
+            },
             top_k=answer.query.top_k,
             mode=answer.mode,
             degraded=answer.degraded,

@@ -13,7 +13,10 @@ from django.conf import settings
 class SearchFilters:
     """What a tool must be to be ranked at all (SRC-2); None does not filter.
 
-    Within one filter any value will do, except `tags`, of which a tool must have all. `exclude` holds names or tool_ids.
+    Within one filter any value will do, except `tags`, of which a tool must have all. `language` is a tag, `personas` are those
+    that a tool is meant for, `parameter` is the name of one of its parameters; `names` and `exclude` hold names or tool_ids.
+    Retired tools are found only where `lifecycle` names them. Bounds of statistics let a tool pass of which the figure is not known,
+    unless `measured`; rates and quality lie between 0 and 1.
     """
 
     namespace: tuple[str, ...] | None = None
@@ -23,15 +26,34 @@ class SearchFilters:
     source_protocol: tuple[str, ...] | None = None
     source: tuple[str, ...] | None = None
     routing_domain: tuple[str, ...] | None = None
+    semantic_namespace: tuple[str, ...] | None = None
     sensitivity: tuple[str, ...] | None = None
+    language: tuple[str, ...] | None = None
+    personas: tuple[str, ...] | None = None
+    parameter: tuple[str, ...] | None = None
+    lifecycle: tuple[str, ...] | None = None
+    embedding_status: tuple[str, ...] | None = None
+    core: bool | None = None
+    max_average_latency_ms: float | None = None
+    min_success_rate: float | None = None
+    min_quality: float | None = None
+    measured: bool | None = None
     names: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
 
-    def applied(self) -> dict[str, list[str]]:
-        return {name: list(value) for name in FILTER_NAMES if (value := getattr(self, name)) is not None}
+    def applied(self) -> dict[str, list[str] | bool | float]:
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name in FILTER_NAMES
+            if (value := getattr(self, name)) is not None
+        }
 
 
 FILTER_NAMES = tuple(one.name for one in fields(SearchFilters))
+FLAGS = ("core", "measured")
+"""The filters that are true or false."""
+NUMBERS = ("max_average_latency_ms", "min_success_rate", "min_quality")
+"""The filters that are a number; what is neither here nor in FLAGS holds texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +77,12 @@ class Candidate:
     semantic_rank: int | None
     keyword_rank: int | None
     semantic_weight: float  # the operator's, 0.1 to 3
+    # The statistics of its calls; a tool without any has no figure.
+    calls: int = 0
+    success_rate: float | None = None
+    average_latency_ms: float | None = None
+    quality: float | None = None
+    days_since_success: float | None = None
 
 
 FoundTool = dict[str, Any]
@@ -69,6 +97,7 @@ class Hit:
     score: float
     match_type: str
     components: dict[str, float | None]
+    contributions: dict[str, float]  # their sum is the score
     tool: FoundTool
 
 

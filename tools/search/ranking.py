@@ -2,43 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
+from metrics import scores
 from tools.search.query import Candidate, FoundTool, Hit
 
 
-def best(candidates: Sequence[Candidate], *, top_k: int) -> list[Candidate]:
-    """The `top_k` candidates with the highest score, best first; ties by id, so that every answer is repeatable."""
-    ranked = sorted(candidates, key=lambda candidate: (-score(candidate), str(candidate.tool_id)))
-    return ranked[:top_k]
+class Weights(NamedTuple):
+    """What relevance, quality and recency count in a score (SRC-3)."""
+
+    similarity: float
+    quality: float
+    recency: float
 
 
-def score(candidate: Candidate) -> float:
-    """The fused score times the operator's semantic weight. Below zero (where nothing is near at all) it is divided, so
-    that more weight never moves a tool down."""
-    if candidate.score < 0:
-        return candidate.score / candidate.semantic_weight
-    return candidate.score * candidate.semantic_weight
+class Ranked(NamedTuple):
+    """A candidate with its score; `relevance` is its fused score where the best one has 1."""
+
+    candidate: Candidate
+    relevance: float
+    score: float
 
 
-def hits(ranked: Sequence[Candidate], tools: Mapping[UUID, FoundTool]) -> list[Hit]:
-    """The ranked candidates with what is shown of their tools; one deleted since then is left out."""
-    shown = [candidate for candidate in ranked if candidate.tool_id in tools]
-    return [
-        Hit(
-            rank=place,
-            score=score(candidate),
-            match_type=candidate.match_type,
-            components={
-                "similarity": candidate.similarity,
-                "keyword": candidate.keyword_score,
-                "semantic_rank": candidate.semantic_rank,
-                "keyword_rank": candidate.keyword_rank,
-                "fused": candidate.score,
-                "semantic_weight": candidate.semantic_weight,
-            },
-            tool=tools[candidate.tool_id],
+def rerank(candidates: Sequence[Candidate], weights: Weights) -> list[Ranked]:
+    """The candidates by relevance, quality and recency (SRC-3), best first; ties by the fused score and then by id, so that every
+    answer is repeatable. Without any statistics the order is that of the fused scores, but for the operators' weights."""
+    relevance = _relevance([candidate.score for candidate in candidates])
+    ranked = [
+        Ranked(
+            candidate,
+            share,
+            _weighted(sum(_parts(candidate, share, weights)), candidate.semantic_weight),
         )
-        for place, candidate in enumerate(shown, 1)
+        for candidate, share in zip(candidates, relevance, strict=True)
     ]
+    ranked.sort(key=lambda one: (-one.score, -one.candidate.score, str(one.candidate.tool_id)))
+    return ranked
+
+
+def _relevance(fused: Sequence[float]) -> list[float]:
+    """The fused scores as shares of the best. Where the best is not above 0, nothing is near, and their differences count."""
+    best = max(fused, default=0.0)
+    return [one / best for one in fused] if best > 0 else [1 + one - best for one in fused]
+
+
+def _parts(candidate: Candidate, relevance: float, weights: Weights) -> tuple[float, float, float]:
+    quality = scores.quality(candidate.calls, candidate.quality)
+    recency = scores.recency(candidate.calls, candidate.days_since_success)
+    return weights.similarity * relevance, weights.quality * quality, weights.recency * recency
+
+
+def _weighted(total: float, weight: float) -> float:
+    """The sum times the operator's weight. Below zero it is divided, so that more weight never moves a tool down."""
+    return total / weight if total < 0 else total * weight
+
+
+def hits(ranked: Iterable[Ranked], tools: Mapping[UUID, FoundTool], weights: Weights) -> list[Hit]:
+    """What is shown of the ranked candidates and of their tools; a tool deleted since then is left out."""
+    shown = [one for one in ranked if one.candidate.tool_id in tools]
+    return [_hit(place, one, tools[one.candidate.tool_id], weights) for place, one in enumerate(shown, 1)]
+
+
+def _hit(place: int, ranked: Ranked, tool: FoundTool, weights: Weights) -> Hit:
+    candidate = ranked.candidate
+    relevance, quality, recency = _parts(candidate, ranked.relevance, weights)
+    return Hit(
+        rank=place,
+        score=ranked.score,
+        match_type=candidate.match_type,
+        components={
+            "similarity": candidate.similarity,
+            "keyword": candidate.keyword_score,
+            "semantic_rank": candidate.semantic_rank,
+            "keyword_rank": candidate.keyword_rank,
+            "fused": candidate.score,
+            "relevance": ranked.relevance,
+            "quality": scores.quality(candidate.calls, candidate.quality),
+            "recency": scores.recency(candidate.calls, candidate.days_since_success),
+            "semantic_weight": candidate.semantic_weight,
+        },
+        contributions={
+            "relevance": relevance,
+            "quality": quality,
+            "recency": recency,
+            "semantic_weight": ranked.score - (relevance + quality + recency),
+        },
+        tool={
+            **tool,
+            "average_latency_ms": candidate.average_latency_ms,
+            "success_rate": candidate.success_rate,
+        },
+    )

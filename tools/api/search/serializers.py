@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,17 +13,40 @@ from portal.json_types import JsonObject
 from portal.tenancy.models import Sensitivity
 from tools.api.fields import AnyField, refuse_unknown
 from tools.api.schema.json_schema import BOOLEAN, COUNT, ID, TEXT, TEXTS, described, or_null
-from tools.search.query import FILTER_NAMES, SearchFilters, SearchQuery
+from tools.search.query import FILTER_NAMES, FLAGS, NUMBERS, SearchFilters, SearchQuery
 
 # The filters that may hold more values than the others.
 _MAX_FILTER_VALUES = {"names": settings.SEARCH_NAMES_MAX, "exclude": settings.SEARCH_NAMES_MAX}
+# The others are shares.
+_MAX_NUMBER = {"max_average_latency_ms": 86_400_000}
 # Short forms that callers write; the long form is the field's name everywhere else.
 ALIASES = {
     "protocol": "source_protocol",
     "domain": "routing_domain",
     "type": "tool_type",
     "exclude_names": "exclude",
+    "persona": "personas",
+    "status": "embedding_status",
 }
+
+_ANY = "Any of these. Several, or one with commas."
+FILTERS = dict.fromkeys(FILTER_NAMES, _ANY) | {
+    "tags": "All of these. Several, or one with commas.",
+    "language": "A tag; any of these.",
+    "personas": "Whom the tool is meant for; any of these.",
+    "parameter": "The name of a parameter that the tool takes; any of these.",
+    "source": "Slugs; any of these.",
+    "lifecycle": "Any of `active`, `deprecated`, `retired`. Without it, all but retired tools.",
+    "embedding_status": "Any of `pending`, `ready`, `failed`, `disabled`, `blank`.",
+    "core": "Whether it is always offered to an agent.",
+    "max_average_latency_ms": "Milliseconds that its calls take on average, at most. A tool without calls passes, unless `measured`.",
+    "min_success_rate": "Of its calls, 0 to 1. A tool without calls passes, unless `measured`.",
+    "min_quality": "0 to 1. A tool without calls passes, unless `measured`.",
+    "measured": "True: only tools that were called, and of which all is known that is asked for.",
+    "names": "tool_ids or names; any of these.",
+    "exclude": "tool_ids or names; none of these.",
+}
+"""What a value of each filter means."""
 
 
 class WordsField(serializers.ListField):
@@ -35,6 +59,38 @@ class WordsField(serializers.ListField):
             data = [part.strip() for part in data.split(",") if part.strip()]
         words: list[str] = super().to_internal_value(data)
         return words
+
+
+class FiniteField(serializers.FloatField):
+    """A number; JSON's neighbours NaN and Infinity are none."""
+
+    def to_internal_value(self, data: Any) -> float:
+        value: float = super().to_internal_value(data)
+        if not math.isfinite(value):
+            self.fail("invalid")
+        return value
+
+
+def filter_field(name: str) -> AnyField:
+    """The field of a filter."""
+    help_text = FILTERS[name]
+    if name in FLAGS:
+        return serializers.BooleanField(required=False, help_text=help_text)
+    if name in NUMBERS:
+        return FiniteField(
+            required=False, min_value=0, max_value=_MAX_NUMBER.get(name, 1), help_text=help_text
+        )
+    most = _MAX_FILTER_VALUES.get(name, settings.SEARCH_FILTER_VALUES_MAX)
+    return WordsField(required=False, max_length=most, help_text=help_text)
+
+
+def filter_schema(name: str) -> JsonObject:
+    """The schema of a filter as a parameter of an address."""
+    if name in FLAGS:
+        return BOOLEAN
+    if name in NUMBERS:
+        return {"type": "number", "minimum": 0, "maximum": _MAX_NUMBER.get(name, 1)}
+    return TEXTS
 
 
 class SearchSerializer(serializers.Serializer[JsonObject]):
@@ -50,8 +106,7 @@ class SearchSerializer(serializers.Serializer[JsonObject]):
         fields = super().get_fields()
         # Only the filters that were given: making the others would be a tenth of a search's time in Python.
         for name in self._given:
-            most = _MAX_FILTER_VALUES.get(name, settings.SEARCH_FILTER_VALUES_MAX)
-            fields[name] = WordsField(required=False, max_length=most)
+            fields[name] = filter_field(name)
         return fields
 
     _given: Iterable[str] = FILTER_NAMES
@@ -70,7 +125,11 @@ class SearchSerializer(serializers.Serializer[JsonObject]):
 
     def to_query(self) -> SearchQuery:
         data = self.validated_data
-        filters = {name: tuple(data[name]) for name in FILTER_NAMES if name in data}
+        filters: dict[str, Any] = {
+            name: tuple(data[name]) if isinstance(data[name], list) else data[name]
+            for name in FILTER_NAMES
+            if name in data
+        }
         return SearchQuery(text=data["query"], top_k=data["top_k"], filters=SearchFilters(**filters))
 
 
@@ -88,7 +147,12 @@ ANSWER = described(
             rank={"type": "integer", "minimum": 1},
             score={"type": "number"},
             match_type={"type": "string", "enum": ["semantic", "keyword", "both"]},
-            components={"type": "object", "description": "How the score came about."},
+            components={"type": "object", "description": "What the score is made of; `similarity` is the raw cosine."},
+            contributions={
+                "type": "object",
+                "description": "What each part adds to the score; their sum is the score.",
+                "additionalProperties": {"type": "number"},
+            },
             tool=_FOUND_TOOL,
         ),
     },
@@ -97,14 +161,10 @@ ANSWER = described(
         filters_applied={"type": "object"}, took_ms={"type": "number"}, search_id=TEXT,
     ),
 )  # fmt: skip
-# Where the search's rows and the answer differ: what an answer has no figure of yet, and the source by its slug.
+# Where the search's rows and the answer differ: the source by its slug.
 _OF_ROW = {"source": "source__slug"}
-_WITHOUT_FIGURE = {"average_latency_ms", "success_rate"}
 
 
 def found_tool(row: Mapping[str, Any]) -> JsonObject:
     """A row of the search as an answer shows it. Not a serializer, which would cost more than the ranking."""
-    return {
-        name: None if name in _WITHOUT_FIGURE else row[_OF_ROW.get(name, name)]
-        for name in _FOUND_TOOL["properties"]
-    }
+    return {name: row[_OF_ROW.get(name, name)] for name in _FOUND_TOOL["properties"]}

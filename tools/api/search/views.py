@@ -13,8 +13,14 @@ from portal.json_types import JsonObject
 from portal.tenancy.models import Scope
 from tools.api.base import ApiView
 from tools.api.schema import operations as docs
-from tools.api.schema.json_schema import TEXT, TEXTS, field_schema
-from tools.api.search.serializers import ANSWER, SearchSerializer, found_tool
+from tools.api.schema.json_schema import TEXT, field_schema
+from tools.api.search.serializers import (
+    ANSWER,
+    FILTERS,
+    SearchSerializer,
+    filter_schema,
+    found_tool,
+)
 from tools.search.query import FILTER_NAMES
 from tools.search.service import search
 
@@ -36,7 +42,7 @@ class SearchView(ApiView):
                 required=True,
             ),
             docs.query("top_k", field_schema(SearchSerializer().fields["top_k"])),
-            *(docs.query(name, TEXTS, "Several, or one with commas.") for name in FILTER_NAMES),
+            *(docs.query(name, filter_schema(name), FILTERS[name]) for name in FILTER_NAMES),
             _TIMING,
             *docs.IF_NONE_MATCH,
         ],
@@ -63,7 +69,16 @@ class SearchView(ApiView):
                 "query": "refund a customer's last payment",
                 "top_k": 5,
                 "tags": ["billing"],
-            }
+            },
+            "Among what a gateway can run now": {
+                "query": "what is the weather in Oslo?",
+                "names": ["get_forecast", "get_time"],
+                "exclude": ["get_forecast_beta"],
+            },
+            "Deprecated tools of a language that take an account": {
+                "query": "close an account",
+                "filters": {"language": ["python"], "parameter": ["account_id"], "lifecycle": ["deprecated"]},
+            },
         },
     )
     def post(self, request: Request) -> Response:
@@ -82,6 +97,7 @@ class SearchView(ApiView):
                     "score": round(hit.score, 6),
                     "match_type": hit.match_type,
                     "components": hit.components,
+                    "contributions": hit.contributions,
                     "tool": found_tool(hit.tool),
                 }
                 for hit in answer.hits

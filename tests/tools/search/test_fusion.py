@@ -42,7 +42,9 @@ def test_scores_are_ordered_and_bounded_SRC_1(mixed: None, asked: Asked, fusion:
     scores = [hit.score for hit in asked(QUESTION).hits]
     assert scores == sorted(scores, reverse=True)
     assert min(scores) > 0
-    assert max(scores) <= (1.000001 if fusion == "score" else 1 / 61 + 1e-9)
+    fused = [hit.components["fused"] for hit in asked(QUESTION).hits]
+    assert fused == sorted(fused, reverse=True)
+    assert max(fused) <= (1.000001 if fusion == "score" else 1 / 61 + 1e-9)
     assert found(asked(QUESTION))[0] == "both"
 
 
@@ -60,7 +62,7 @@ def test_a_result_says_which_arm_found_it_SRC_1(mixed: None, asked: Asked, fusio
         assert (parts["semantic_rank"] is not None) == (hit.match_type in {"semantic", "both"})
         assert (parts["keyword_rank"] is not None) == (hit.match_type in {"keyword", "both"})
         assert (parts["keyword"] > 0) == (hit.match_type != "semantic")
-        assert hit.score == parts["fused"] * parts["semantic_weight"]
+        assert parts["relevance"] == parts["fused"] / answer.hits[0].components["fused"]
     similarities = {hit.tool["tool_id"]: hit.components["similarity"] for hit in answer.hits}
     assert similarities.pop("worded") is None
     assert similarities == pytest.approx({"both": 0.8, "both_far": 0.1, "meant": 0.6}, abs=1e-5)
@@ -105,7 +107,10 @@ def test_the_operators_weight_moves_a_tool_SRC_1(
         assert found(answer) == order
         [moved] = [hit for hit in answer.hits if hit.tool["tool_id"] == "second"]
         assert moved.components["semantic_weight"] == weight
-        assert moved.score == pytest.approx(weight * before.hits[1].score)
+        parts = moved.contributions
+        unweighted = parts["relevance"] + parts["quality"] + parts["recency"]
+        assert moved.score == pytest.approx(weight * unweighted)
+        assert unweighted == pytest.approx(before.hits[1].score)
 
 
 def test_more_weight_never_moves_a_tool_down_even_where_nothing_is_near_SRC_1(
@@ -120,10 +125,12 @@ def test_more_weight_never_moves_a_tool_down_even_where_nothing_is_near_SRC_1(
 
 
 def test_a_tool_deleted_since_it_was_ranked_is_left_out_and_its_place_closed_SRC_1() -> None:
-    ranked = [Candidate(name, 1 / n, "both", 0.5, 1.0, n, n, 1.0) for n, name in enumerate("abc", 1)]
-    hits = ranking.hits(ranking.best(ranked, top_k=3), {"a": {"name": "a"}, "c": {"name": "c"}})
+    weights = ranking.Weights(0.5, 0.35, 0.15)
+    candidates = [Candidate(name, 1 / n, "both", 0.5, 1.0, n, n, 1.0) for n, name in enumerate("abc", 1)]
+    ranked = ranking.rerank(list(reversed(candidates)), weights)
+    assert [one.candidate for one in ranked] == candidates
+    hits = ranking.hits(ranked, {"a": {"name": "a"}, "c": {"name": "c"}}, weights)
     assert [(hit.rank, hit.tool["name"]) for hit in hits] == [(1, "a"), (2, "c")]
-    assert ranking.best(list(reversed(ranked)), top_k=2) == ranked[:2]
 
 
 def test_a_question_that_nothing_is_near_to_is_decided_by_its_rare_words_SRC_1(
