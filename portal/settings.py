@@ -149,53 +149,7 @@ EMBEDDING_CIRCUIT_SECONDS = env.number("EMBEDDING_CIRCUIT_SECONDS", 30, low=0.05
 EMBEDDING_SWITCH_MAX_MISSING = env.number("EMBEDDING_SWITCH_MAX_MISSING", 0.005, low=0, high=1,
     meaning="Share of the serving model's vectors that the other model may lack when it is switched to (EMB-10).")
 
-env.section("Search")
-SEARCH_QUERY_MAX_LENGTH = env.integer("SEARCH_QUERY_MAX_LENGTH", 2000, low=1, high=100_000,
-    meaning="Characters of a question, at most. One that makes an address longer than 8,190 bytes goes by POST.")
-SEARCH_TOP_K_MAX = env.integer("SEARCH_TOP_K_MAX", 50, low=1, high=1000,
-    meaning="Results that a search may ask for, at most (SRC-3).")
-SEARCH_TOP_K = env.integer("SEARCH_TOP_K", min(20, SEARCH_TOP_K_MAX), low=1, high=SEARCH_TOP_K_MAX,
-    meaning="Results of a search that names no number (SRC-3).")
-SEARCH_NAMES_MAX = env.integer("SEARCH_NAMES_MAX", 1000, low=1, high=100_000,
-    meaning="Values of the filters `names` and `exclude`, at most (SRC-2).")
-SEARCH_FILTER_VALUES_MAX = env.integer("SEARCH_FILTER_VALUES_MAX", 50, low=1, high=1000,
-    meaning="Values of each other filter, at most.")
-SEARCH_SEMANTIC = env.flag("SEARCH_SEMANTIC", default=True,
-    meaning="Searches by meaning as well. Off: by keyword alone (SRC-5).")
-SEARCH_FUSION = env.choice("SEARCH_FUSION", "score", allowed=("score", "rrf"),
-    meaning="How the two rankings become one: by scores, or by ranks (reciprocal rank fusion, SRC-1).")
-SEARCH_RRF_K = env.integer("SEARCH_RRF_K", 60, low=1, high=10_000,
-    meaning="k of reciprocal rank fusion: a result at rank r counts 1 / (k + r).")
-SEARCH_MIN_SIMILARITY = env.number("SEARCH_MIN_SIMILARITY", 0.35, low=0.01, high=1,
-    meaning="Cosine under which nothing is near. A best match below it is not stretched to the full score.")
-SEARCH_SEMANTIC_SHARE_MIN = env.number("SEARCH_SEMANTIC_SHARE_MIN", 0.25, low=0, high=1,
-    meaning="Weight of the vectors for a question that spells out the names of its matches; the keywords have the rest.")
-SEARCH_SEMANTIC_SHARE_MAX = env.number("SEARCH_SEMANTIC_SHARE_MAX", 0.75, low=SEARCH_SEMANTIC_SHARE_MIN, high=1,
-    meaning="Weight of the vectors for a question that names none of its matches.")
-SEARCH_CANDIDATES = env.integer("SEARCH_CANDIDATES", max(30, 2 * SEARCH_TOP_K_MAX), low=SEARCH_TOP_K_MAX, high=2000,
-    meaning="Candidates that are ranked, for however few results, so that fewer are always the first of more (SRC-3).")
-SEARCH_EXACT_LIMIT = env.integer("SEARCH_EXACT_LIMIT", 2500, low=0, high=1_000_000,
-    meaning="Up to so many tools vectors are compared one by one; of more, their signs are, and then the best `SEARCH_RESCORED` by their vectors.")
-SEARCH_RESCORED = env.integer("SEARCH_RESCORED", 800, low=100, high=100_000,
-    meaning="Tools whose vectors are compared after the signs: more find what signs alone misjudge, and take longer.")
-SEARCH_FILTERED_LIMIT = env.integer("SEARCH_FILTERED_LIMIT", 10_000, low=0, high=1_000_000,
-    meaning="Up to so many tools that pass the filters of a search are listed first; of more, the best are tested one after the other.")
-SEARCH_POSTINGS_BUDGET = env.integer("SEARCH_POSTINGS_BUDGET", 2500, low=1, high=1_000_000,
-    meaning="Postings that a question reads, at most, its rarest words first.")
-SEARCH_QUERY_CACHE = env.integer("SEARCH_QUERY_CACHE", 1000, low=0, high=100_000,
-    meaning="Vectors of questions that each process remembers, those of each tenant apart (SRC-6).")
-SEARCH_WEIGHT_SIMILARITY = env.number("SEARCH_WEIGHT_SIMILARITY", 0.5, low=0.01, high=1,
-    meaning="Weight of a tool's relevance, its fused score as a share of the best one, in its score (SRC-3).")
-SEARCH_WEIGHT_QUALITY = env.number("SEARCH_WEIGHT_QUALITY", 0.35, low=0, high=1,
-    meaning="Weight of a tool's quality in its score; 0.5 for a tool that was never called. 0: quality does not count.")
-SEARCH_WEIGHT_RECENCY = env.number("SEARCH_WEIGHT_RECENCY", 0.15, low=0, high=1,
-    meaning="Weight of the time since a tool's last successful call, of which a week halves the worth; 0.5 for a tool that was never called. "
-            "0: it does not count.")
-SEARCH_LOG = env.choice("SEARCH_LOG", "full", allowed=("off", "redacted", "full"),
-    meaning="What the log of searches keeps (SRC-9): questions with their secrets masked; `redacted`: in their place how many words they "
-            "had, and a code that equal questions share; `off`: nothing is logged, and no selection is taken.")
-SEARCH_LOG_DAYS = env.integer("SEARCH_LOG_DAYS", 90, low=1, high=36_500,
-    meaning="Days that searches are kept in the log; beat deletes older ones daily.")
+from portal.search_settings import *  # noqa: E402, F403 - here, so that docs/settings.md has it in this place
 
 env.section("Imports")
 DOCUMENT_MAX_BYTES = env.integer("DOCUMENT_MAX_BYTES", 20_000_000, low=1000, high=200_000_000,

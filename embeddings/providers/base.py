@@ -11,6 +11,8 @@ import numpy as np
 from django.utils.crypto import salted_hmac
 from numpy.typing import ArrayLike, NDArray
 
+from portal.service_error import ServiceError
+
 Vectors = NDArray[np.float32]
 """float32 [texts, dimension], rows of norm 1, in the order of the texts."""
 
@@ -40,7 +42,7 @@ class EmbeddingProvider(Protocol):
         ...
 
 
-class ProviderError(Exception):
+class ProviderError(ServiceError):
     """A provider returned no usable vectors.
 
     The message may name servers, accounts and parts of keys, so it is for those who run the portal: it goes to the log, with
@@ -60,11 +62,8 @@ class ProviderError(Exception):
         lasting: bool = False,
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(message)
-        self.permanent = permanent
+        super().__init__(message, permanent=permanent, lasting=lasting, retry_after=retry_after)
         self.provider_wide = provider_wide
-        self.lasting = lasting
-        self.retry_after = retry_after
 
     @property
     def incident(self) -> str:

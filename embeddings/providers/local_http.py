@@ -18,7 +18,7 @@ class LocalHttp(HttpProvider):
     def embed(self, texts: Sequence[str], kind: Kind) -> Vectors:
         """One vector a text. The reply has no index, so that its order must be trusted. Raises ProviderError."""
         inputs = [self._prefixes[kind] + text for text in texts]
-        reply = self._server.post("/embed", {"inputs": inputs, "normalize": True, "truncate": True}, kind)
+        reply = self._post("/embed", {"inputs": inputs, "normalize": True, "truncate": True}, kind)
         if not isinstance(reply, list):
-            raise self._server.without_vectors(reply)
+            raise self._without_vectors(reply)
         return checked(reply, len(texts), self.dimension)

@@ -22,13 +22,13 @@ class OpenAICompatible(HttpProvider):
             "dimensions": self.dimension,
             "encoding_format": "float",
         }
-        reply = self._server.post("/embeddings", body, kind)
+        reply = self._post("/embeddings", body, kind)
         return checked(self._in_order(reply, len(texts)), len(texts), self.dimension)
 
     def _in_order(self, reply: object, count: int) -> list[Any]:
         rows = reply.get("data") if isinstance(reply, dict) else None
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise self._server.without_vectors(reply)
+            raise self._without_vectors(reply)
         if len(rows) != count:
             raise ProviderError(f"{self._server.name} returned {len(rows)} vectors for {count} texts.")
         by_index = {row["index"]: row.get("embedding") for row in rows if type(row.get("index")) is int}

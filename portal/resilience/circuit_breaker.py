@@ -15,14 +15,18 @@ outlives a restart, so a restart does not call a service that sent a Retry-After
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from django.conf import settings
 from django.db import connection
 
 from portal.error_text import shorten
 from portal.resilience.models import Circuit
+from portal.service_error import ServiceError
+
+Result = TypeVar("Result")
 
 # models.Circuit: the column `model` holds the name of the circuit.
 _RECORD_FAILURE = """
@@ -40,15 +44,8 @@ _RECORD_FAILURE = """
 """
 
 
-class ServiceError(Protocol):
-    """An error of a service as a whole. `lasting`: the next call will fail too, as with a wrong key; `retry_after`: the
-    seconds that the service asked for; `public`: the reason that tenants may read."""
-
-    lasting: bool
-    retry_after: float | None
-
-    @property
-    def public(self) -> str: ...
+class CircuitOpen(Exception):
+    """The service is not called, since it failed before."""
 
 
 def open_circuits() -> list[Circuit]:
@@ -78,6 +75,25 @@ def record_failure(name: str, purpose: str, error: ServiceError, *, at_once: boo
 def record_success(name: str, purpose: str) -> None:
     """Closes the circuit and deletes its errors."""
     Circuit.objects.filter(name=name, purpose=purpose).delete()
+
+
+def call(name: str, purpose: str, service: Callable[[], Result], *, slow_seconds: float) -> Result:
+    """Calls the service unless its circuit is open, and records how it went. A failure that took `slow_seconds` opens the circuit at
+    once, since somebody waits for each (R11). Raises CircuitOpen, and what the service raises."""
+    waits = seconds_until_trial(purpose)
+    wait = waits.get(name)
+    if wait is not None and (wait > 0 or not acquire_trial(name, purpose)):
+        raise CircuitOpen(f"the circuit of {name} ({purpose}) is open")
+    started = time.monotonic()
+    try:
+        result = service()
+    except ServiceError as error:
+        if not error.permanent:
+            record_failure(name, purpose, error, at_once=time.monotonic() - started >= slow_seconds)
+        raise
+    if name in waits:
+        record_success(name, purpose)
+    return result
 
 
 def seconds_until_trial(purpose: str) -> dict[str, float | None]:

@@ -28,7 +28,8 @@ class Circuit(models.Model):
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["name", "purpose"], name="embedding_circuit_once"),
             models.CheckConstraint(
-                condition=models.Q(purpose__in=["passage", "query"]), name="embedding_circuit_purpose_known"
+                condition=models.Q(purpose__in=["passage", "query", "rerank"]),
+                name="embedding_circuit_purpose_known",
             ),
         ]
 

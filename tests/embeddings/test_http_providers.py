@@ -22,10 +22,11 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
-from embeddings.providers import EmbeddingProvider, ProviderError, get_provider, http
+from embeddings.providers import EmbeddingProvider, ProviderError, get_provider
 from embeddings.providers.local_http import LocalHttp
 from embeddings.providers.openai_compatible import OpenAICompatible
 from embeddings.queue import worker
+from portal.outbound import json_server
 from tests.support.embeddings.providers import hash_vector
 from tests.support.servers.embedding_server import EmbeddingServer, closed_port, embedding_server
 
@@ -218,8 +219,8 @@ class TestRetryAfter:
         ("value", "seconds"),
         [
             ("0", 1),
-            ("999999999999999", http.MAX_PAUSE),
-            ("Fri, 01 Jan 2100 00:00:00 GMT", http.MAX_PAUSE),
+            ("999999999999999", json_server.MAX_PAUSE),
+            ("Fri, 01 Jan 2100 00:00:00 GMT", json_server.MAX_PAUSE),
             ("Sat, 01 Jan 2000 00:00:00 GMT", 1),
             ("soon", None),
             ("-5", None),
@@ -246,7 +247,7 @@ class TestTheKey:
         assert server.asked[0][1]["Authorization"].endswith(KEY)
         assert KEY not in f"{raised.value!r} {raised.value.__cause__!r}"
         assert KEY not in caplog.text
-        assert KEY not in repr(http.Server("http://127.0.0.1", 1, KEY))
+        assert KEY not in repr(json_server.JsonServer("http://127.0.0.1", "EMBEDDING_URL", KEY))
 
     def test_goes_to_the_address_of_the_settings_and_to_no_other_EMB_10(
         self, server: EmbeddingServer, settings: Settings

@@ -28,7 +28,7 @@ def log_search(rights: Rights, answer: SearchAnswer) -> None:
             top_k=answer.query.top_k,
             mode=answer.mode,
             degraded=answer.degraded,
-            reranked=False,
+            reranked=answer.reranking.was_used,
             results=[hit.tool["id"] for hit in answer.hits],
             top_score=answer.hits[0].score if answer.hits else None,
             best_similarity=max(

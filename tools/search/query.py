@@ -63,6 +63,25 @@ class SearchQuery:
     text: str
     top_k: int = field(default_factory=lambda: settings.SEARCH_TOP_K)
     filters: SearchFilters = field(default_factory=SearchFilters)
+    rerank: str = field(default_factory=lambda: settings.SEARCH_RERANK)  # none | auto | llm | cross-encoder
+    intent: str = "select"  # select | browse; who browses waits for no model
+
+
+@dataclass(frozen=True, slots=True)
+class Reranking:
+    """What a model did to the order of the best hits (SRC-4); milliseconds that the search waited for it.
+
+    `outcome` is `changed` or `confirmed`; `not_asked` (by the request), `not_configured`, `not_needed` (nothing is close, or the caller
+    browses), `too_late` (its order serves the next time), `busy` or `failed`: then the first order stands.
+    """
+
+    kind: str  # none | llm | cross-encoder
+    outcome: str
+    took_ms: float = 0.0
+
+    @property
+    def was_used(self) -> bool:
+        return self.outcome in ("changed", "confirmed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +131,4 @@ class SearchAnswer:
     search_id: str
     took_ms: float
     timings: dict[str, float]
+    reranking: Reranking = Reranking("none", "not_asked")

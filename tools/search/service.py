@@ -31,6 +31,7 @@ from tools.models import Source, ToolEmbedding
 from tools.models.tool import found_by
 from tools.search import ranking
 from tools.search.log import log_search
+from tools.search.model_rerank.service import rerank
 from tools.search.query import Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
 from tools.search.sql import load
 
@@ -77,11 +78,12 @@ def _search(rights: Rights, query: SearchQuery) -> SearchAnswer:
         found = time.perf_counter()
         ranked = ranking.rerank(candidates, _WEIGHTS)[: query.top_k]
         tools = _tools(slot, [one.candidate.tool_id for one in ranked])
-    hits = ranking.hits(ranked, tools, _WEIGHTS)
+    fetched = time.perf_counter()
+    hits, reranking = rerank(rights, query, ranking.hits(ranked, tools, _WEIGHTS))
     ended = time.perf_counter()
     return SearchAnswer(
         query=query,
-        hits=tuple(hits),
+        hits=hits,
         mode=_mode(vector, candidates),
         degraded=degraded,
         search_id=new_search_id(rights.tenant_id),
@@ -89,8 +91,10 @@ def _search(rights: Rights, query: SearchQuery) -> SearchAnswer:
         timings={
             "embed": round((embedded - started) * 1000, 2),
             "candidates": round((found - embedded) * 1000, 2),
-            "fetch": round((ended - found) * 1000, 2),
+            "fetch": round((fetched - found) * 1000, 2),
+            **({"rerank": reranking.took_ms} if reranking.took_ms else {}),
         },
+        reranking=reranking,
     )
 
 

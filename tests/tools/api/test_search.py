@@ -43,11 +43,12 @@ def test_api_1_the_answer_has_the_shape_of_the_issue(agent: APIClient, tool_of: 
     } == result["tool"]  # fmt: skip
     metadata = body["metadata"]
     assert set(metadata) == {
-        "result_count", "mode", "degraded", "reranked", "used_llm_rerank", "filters_applied", "took_ms", "search_id",
+        "result_count", "mode", "degraded", "reranked", "used_llm_rerank", "rerank", "filters_applied", "took_ms", "search_id",
     }  # fmt: skip
     assert metadata["result_count"] == 1
     assert (metadata["mode"], metadata["degraded"]) == ("keyword", ["vectors_missing"])
     assert (metadata["reranked"], metadata["used_llm_rerank"]) == (False, False)
+    assert metadata["rerank"] == {"kind": "none", "outcome": "not_asked", "took_ms": 0}
     assert metadata["filters_applied"] == {"tags": ["mail"]}
     assert metadata["took_ms"] > 0
     assert metadata["search_id"]
@@ -68,6 +69,32 @@ def test_api_1_get_and_post_answer_alike(agent: APIClient, tool_of: ToolOf) -> N
         assert got["results"] == posted["results"]
         assert got["metadata"]["filters_applied"] == posted["metadata"]["filters_applied"]
     assert [result["tool"]["tool_id"] for result in posted["results"]] == ["send_mail"]
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ("rerank=none", "not_asked"),
+        ("rerank=llm", "not_configured"),
+        ("use_llm=true", "not_configured"),
+        ("use_llm=false", "not_asked"),
+        ("use_llm=true&rerank=none", "not_asked"),
+        ("rerank=auto&intent=browse", "not_configured"),
+    ],
+)
+def test_src_4_a_request_chooses_the_model_that_ranks(
+    agent: APIClient, tool_of: ToolOf, said: str, outcome: str
+) -> None:
+    tool_of("send_mail")
+    got = agent.get(f"{SEARCH}?query=send&{said}").json()
+    assert got["metadata"]["rerank"]["outcome"] == outcome
+
+
+@pytest.mark.parametrize("said", ["rerank=gpt", "rerank=", "intent=buy", "use_llm=perhaps"])
+def test_src_4_an_unknown_choice_is_refused_by_its_name(agent: APIClient, said: str) -> None:
+    answer = agent.get(f"{SEARCH}?query=send&{said}")
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == said.partition("=")[0]
 
 
 def test_src_2_short_names_of_filters_mean_the_long_ones(agent: APIClient, tool_of: ToolOf) -> None:

@@ -49,6 +49,20 @@ FILTERS = dict.fromkeys(FILTER_NAMES, _ANY) | {
 """What a value of each filter means."""
 
 
+OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
+    "rerank": (
+        ("none", "auto", "llm", "cross-encoder"),
+        "Which model orders the five best results, within its time. `auto`: the one that is configured, only where the best are close.",
+    ),
+    "intent": (("select", "browse"), "`browse`: the caller looks around, so `auto` asks no model."),
+}
+USE_LLM = "use_llm"
+OPTION_TEXTS = {name: text for name, (_, text) in OPTIONS.items()} | {
+    USE_LLM: "True: the same as `rerank: llm`."
+}
+"""What a request may choose, and what that means."""
+
+
 class WordsField(serializers.ListField):
     """One value, several, or a comma-separated list."""
 
@@ -93,6 +107,14 @@ def filter_schema(name: str) -> JsonObject:
     return TEXTS
 
 
+def option_field(name: str) -> AnyField:
+    """The field of an option."""
+    help_text = OPTION_TEXTS[name]
+    if name == USE_LLM:
+        return serializers.BooleanField(required=False, help_text=help_text)
+    return serializers.ChoiceField(choices=OPTIONS[name][0], required=False, help_text=help_text)
+
+
 class SearchSerializer(serializers.Serializer[JsonObject]):
     """A search request; the filters stand beside `query` or inside `filters`."""
 
@@ -106,10 +128,10 @@ class SearchSerializer(serializers.Serializer[JsonObject]):
         fields = super().get_fields()
         # Only the filters that were given: making the others would be a tenth of a search's time in Python.
         for name in self._given:
-            fields[name] = filter_field(name)
+            fields[name] = filter_field(name) if name in FILTER_NAMES else option_field(name)
         return fields
 
-    _given: Iterable[str] = FILTER_NAMES
+    _given: Iterable[str] = (*OPTION_TEXTS, *FILTER_NAMES)
 
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, dict):
@@ -119,8 +141,9 @@ class SearchSerializer(serializers.Serializer[JsonObject]):
             inside = {ALIASES.get(name, name): value for name, value in flat.pop("filters").items()}
             refuse_unknown(inside, FILTER_NAMES)
             flat |= inside
-        refuse_unknown(flat, (*self._declared_fields, *FILTER_NAMES))
-        self._given = [name for name in FILTER_NAMES if name in flat]
+        known = SearchSerializer._given
+        refuse_unknown(flat, (*self._declared_fields, *known))
+        self._given = [name for name in known if name in flat]
         return super().to_internal_value(flat)
 
     def to_query(self) -> SearchQuery:
@@ -130,7 +153,12 @@ class SearchSerializer(serializers.Serializer[JsonObject]):
             for name in FILTER_NAMES
             if name in data
         }
-        return SearchQuery(text=data["query"], top_k=data["top_k"], filters=SearchFilters(**filters))
+        options = {name: data[name] for name in OPTIONS if name in data}
+        if data.get(USE_LLM):
+            options.setdefault("rerank", "llm")
+        return SearchQuery(
+            text=data["query"], top_k=data["top_k"], filters=SearchFilters(**filters), **options
+        )
 
 
 _FOUND_TOOL = described(
@@ -158,6 +186,14 @@ ANSWER = described(
     },
     metadata=described(
         result_count=COUNT, mode=TEXT, degraded=TEXTS, reranked=BOOLEAN, used_llm_rerank=BOOLEAN,
+        rerank=described(
+            kind={"type": "string", "enum": ["none", "llm", "cross-encoder"]},
+            outcome={
+                "type": "string",
+                "enum": ["changed", "confirmed", "not_asked", "not_configured", "not_needed", "too_late", "busy", "failed"],
+            },
+            took_ms={"type": "number"},
+        ),
         filters_applied={"type": "object"}, took_ms={"type": "number"}, search_id=TEXT,
     ),
 )  # fmt: skip

@@ -17,9 +17,11 @@ from tools.api.schema.json_schema import TEXT, field_schema
 from tools.api.search.serializers import (
     ANSWER,
     FILTERS,
+    OPTION_TEXTS,
     SearchSerializer,
     filter_schema,
     found_tool,
+    option_field,
 )
 from tools.search.query import FILTER_NAMES
 from tools.search.service import search
@@ -42,6 +44,10 @@ class SearchView(ApiView):
                 required=True,
             ),
             docs.query("top_k", field_schema(SearchSerializer().fields["top_k"])),
+            *(
+                docs.query(name, field_schema(option_field(name)), text)
+                for name, text in OPTION_TEXTS.items()
+            ),
             *(docs.query(name, filter_schema(name), FILTERS[name]) for name in FILTER_NAMES),
             _TIMING,
             *docs.IF_NONE_MATCH,
@@ -106,8 +112,13 @@ class SearchView(ApiView):
                 "result_count": len(answer.hits),
                 "mode": answer.mode,
                 "degraded": list(answer.degraded),
-                "reranked": False,
-                "used_llm_rerank": False,
+                "reranked": answer.reranking.was_used,
+                "used_llm_rerank": answer.reranking.was_used and answer.reranking.kind == "llm",
+                "rerank": {
+                    "kind": answer.reranking.kind,
+                    "outcome": answer.reranking.outcome,
+                    "took_ms": answer.reranking.took_ms,
+                },
                 "filters_applied": answer.query.filters.applied(),
                 "took_ms": answer.took_ms,
                 "search_id": answer.search_id,
