@@ -28,6 +28,9 @@ class Tenant(models.Model):
     slug = models.SlugField(max_length=63, unique=True)
     name = models.CharField(max_length=200)
     created_at = models.DateTimeField(auto_now_add=True)
+    # Raised by the database once in every transaction that changes what a search of the tenant may answer
+    # (migration tenancy.0013), so that what is remembered under it is never stale.
+    catalogue_version = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     class Meta:
         ordering = ("slug",)
