@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Self
 
 from bench import corpus
-from bench.latency import load, ok, timed, vacuum
+from bench.latency import ok, serve, timed
 from bench.quality import percentile
 from bench.results import write
 from bench.stack import Client, Stack, stack
@@ -79,12 +79,7 @@ def main() -> int:
     beside: list[list[float]] = []
     seconds: list[float] = []
     with stack() as portal:
-        key = load(portal, "bombed", TOOLS)
-        portal.start("embeddings", EMBEDDING_THREADS="2")
-        portal.await_ready("bombed")
-        portal.stop("embeddings")
-        vacuum(portal)
-        portal.start("web")
+        key = serve(portal, {"bombed": TOOLS})["bombed"]
         client = Client(portal.port, key)
 
         def search() -> None:

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,7 @@ def compared(ours: list[list[float]], floor: list[list[float]]) -> dict[str, flo
 
 
 def load(portal: Stack, slug: str, count: int) -> str:
-    """A tenant with `count` embedded tools; returns its key."""
+    """A tenant with `count` tools, which wait for their embeddings; returns its key."""
     key = portal.new_tenant(slug)
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
         for tool in corpus.tools(count):
@@ -64,6 +64,18 @@ def load(portal: Stack, slug: str, count: int) -> str:
         file.flush()
         portal.manage("import_tools", file.name, "--tenant", slug, "--source", "bench")
     return key
+
+
+def serve(portal: Stack, tenants: Mapping[str, int]) -> dict[str, str]:
+    """The web over tenants of so many tools each, all of them embedded; returns a key of each."""
+    keys = {slug: load(portal, slug, count) for slug, count in tenants.items()}
+    portal.start("embeddings", EMBEDDING_THREADS="2")
+    for slug in tenants:
+        portal.await_ready(slug)
+    portal.stop("embeddings")
+    vacuum(portal)
+    portal.start("web")
+    return keys
 
 
 def multiply(portal: Stack, slug: str, larger_slug: str, times: int) -> str:
@@ -232,22 +244,17 @@ def save(portal: Stack, key: str) -> dict[str, float]:
 def main() -> int:
     results: dict[str, Any] = {"corpus": "../shared/retrieval" if corpus.REAL.is_dir() else "made up"}
     with stack() as portal:
-        keys = {size: load(portal, f"tools-{size}", size) for size in SIZES}
-        portal.start("embeddings", EMBEDDING_THREADS="2")
-        for size in SIZES:
-            portal.await_ready(f"tools-{size}")
-        portal.stop("embeddings")
-        vacuum(portal)
-        portal.start("web")
+        keys = serve(portal, {f"tools-{size}": size for size in SIZES})
         floor_port = start_floor(portal)
         asked = iter(corpus.questions((len(SIZES) + 1) * (2 * ROUNDS * SEARCHES + 80)))
         for size in (*SIZES, LARGE):
+            slug = f"tools-{size}"
             if size == LARGE:
-                keys[size] = multiply(portal, f"tools-{SIZES[-1]}", f"tools-{size}", size // SIZES[-1])
+                keys[slug] = multiply(portal, f"tools-{SIZES[-1]}", slug, size // SIZES[-1])
                 vacuum(portal)
-            results[f"search_{size}"] = search(portal, f"tools-{size}", keys[size], floor_port, asked)
+            results[f"search_{size}"] = search(portal, slug, keys[slug], floor_port, asked)
             print(f"search {size:7,d} {results[f'search_{size}']}", flush=True)
-        results["save"] = save(portal, keys[SIZES[0]])
+        results["save"] = save(portal, keys[f"tools-{SIZES[0]}"])
         print(f"save          {results['save']}", flush=True)
     write("latency", results)
     return 0

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bench import corpus
-from bench.latency import load, ok, timed, vacuum
+from bench.latency import ok, serve, timed
 from bench.quality import percentile
 from bench.results import write
 from bench.stack import ROOT, Client, Stack, stack
@@ -61,17 +61,24 @@ def search(port: int, key: str, asked: Iterator[str], parallel: int) -> dict[str
     return {"per_second": round(len(times) / SECONDS, 1), **shares}
 
 
-def slowest_livez(port: int, count: int = 20) -> float:
-    """Milliseconds of the slowest of these; infinite where one has no answer within 10 s."""
+def livez(port: int, timeout: float) -> float:
+    """Milliseconds until its answer; `timeout` in seconds. Raises TimeoutError."""
 
     def ask() -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        connection.request("GET", "/livez")
-        assert connection.getresponse().status == 200
-        connection.close()
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+        try:
+            connection.request("GET", "/livez")
+            assert connection.getresponse().status == 200
+        finally:
+            connection.close()
 
+    return timed(ask)
+
+
+def slowest_livez(port: int, count: int = 20) -> float:
+    """Milliseconds of the slowest of these; infinite where one has no answer within 10 s."""
     try:
-        return round(max(timed(ask) for _ in range(count)), 1)
+        return round(max(livez(port, 10) for _ in range(count)), 1)
     except OSError:
         return math.inf
 
@@ -117,12 +124,7 @@ def start_bare(portal: Stack) -> int:
 def main() -> int:
     results: dict[str, Any] = {"tools": TOOLS}
     with stack() as portal:
-        key = load(portal, "tools", TOOLS)
-        portal.start("embeddings", EMBEDDING_THREADS="2")
-        portal.await_ready("tools")
-        portal.stop("embeddings")
-        vacuum(portal)
-        portal.start("web")
+        key = serve(portal, {"tools": TOOLS})["tools"]
         ports = {"web": portal.port, "bare": start_bare(portal)}
         asked = iter(corpus.questions(20_000))
         for port in ports.values():

@@ -175,6 +175,7 @@ class ApiKey(TenantModel):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta(TenantModel.Meta):
+        verbose_name = "API key"
         constraints: ClassVar[list[models.BaseConstraint]] = [
             *TenantModel.Meta.constraints,
             models.UniqueConstraint(fields=["tenant", "name"], name="api_key_name_once"),

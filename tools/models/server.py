@@ -48,6 +48,7 @@ class McpServer(TenantModel):
     last_error = ErrorField(blank=True, default="", editable=False)
 
     class Meta(TenantModel.Meta):
+        verbose_name = "MCP server"
         ordering = ("slug",)
         constraints: ClassVar[list[models.BaseConstraint]] = [
             *TenantModel.Meta.constraints,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from django.db import connection
 
-from portal.jobs import heartbeats, services
+from portal.jobs import heartbeats, loop, services
 from tests.support.database import login
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.jobs.harness import JobHarness
@@ -127,6 +129,16 @@ def test_a_live_process_of_a_queue_is_known_until_it_ends_or_dies_R20(
     with login("DATABASE_WORKER_URL"), connection.cursor() as cursor:
         cursor.execute("UPDATE jobs_workerheartbeat SET at = now() - interval '2 days'")
         assert heartbeats.prune_heartbeats() == 1
+
+
+def test_the_loop_of_a_worker_leaves_the_processor_to_requests_and_its_heartbeats_do_not_R9(
+    harness: JobHarness, processes: Start
+) -> None:
+    runner = processes(*RUNNER)
+    wait_until(lambda: heartbeats.live_workers() == {"jobs": 1}, "it is seen")
+
+    threads = [int(one.name) for one in Path("/proc", str(runner.pid), "task").iterdir()]
+    assert {os.getpriority(os.PRIO_PROCESS, one) for one in threads} == {0, loop.NICENESS}
 
 
 def test_the_web_cannot_say_that_a_worker_lives(harness: JobHarness) -> None:

@@ -33,8 +33,8 @@ _BOOLEAN_TOO = frozenset(("additionalProperties", *_UNEVALUATED))
 # Keywords whose schemas judge the same value as the schema that holds them. A circle of these alone never
 # ends.
 _IN_PLACE = frozenset(("allOf", "anyOf", "oneOf", "not", "if", "then", "else"))
-# Keywords that refuse more, the more the schemas in them allow.
-_CHOOSING = frozenset(("oneOf", "not", "if"))
+# Keywords that refuse more, the more the schemas in them allow; `contains` by the `maxContains` beside it.
+_CHOOSING = frozenset(("oneOf", "not", "if", "contains"))
 # Keywords that say nothing about a value, or whose meaning is carried in another way.
 _WITHOUT_LOSS = frozenset(("example", "nullable", "$schema", "$id", "id", "$anchor", "$comment", "$defs", "definitions"))  # fmt: skip
 # References that only a validator with the whole document can follow.
@@ -55,20 +55,30 @@ _OF_PARAMETERS = frozenset(
 
 
 class Piece(NamedTuple):
-    """A converted schema, the names of the definitions that it refers to in order, and its bytes as JSON. `is_open`: it
-    allows more than the document does, because a reference in it could not be followed, or null is meant."""
+    """A converted schema, and what is known of it.
+
+    `refs` are the names of the definitions that it refers to, in order; `refs_in_choices` those of them that stand in a
+    keyword that refuses more, the more they allow. `size` is its bytes as JSON. `is_open`: somewhere it allows more than the
+    document does, because a keyword could not be carried over as it stands; `has_open_choice`: it does so in such a keyword.
+    """
 
     schema: JsonObject
     refs: tuple[str, ...]
+    refs_in_choices: frozenset[str]
     size: int
     is_open: bool = False
+    has_open_choice: bool = False
 
 
-def piece_of(schema: JsonObject, size: int | None = None, *, is_open: bool = False) -> Piece:
+def piece_of(
+    schema: JsonObject, size: int | None = None, *, is_open: bool = False, has_open_choice: bool = False
+) -> Piece:
     """Collect the references of a finished schema, and measure it if its `size` is not known."""
-    refs: dict[str, None] = {}
-    _collect_references(schema, refs)
-    return Piece(schema, tuple(refs), json_size(schema) if size is None else size, is_open)
+    refs: dict[str, bool] = {}
+    _collect_references(schema, refs, in_choice=False)
+    in_choices = frozenset(name for name, is_in_choice in refs.items() if is_in_choice)
+    size = json_size(schema) if size is None else size
+    return Piece(schema, tuple(refs), in_choices, size, is_open, has_open_choice)
 
 
 class Schemas:
@@ -85,7 +95,7 @@ class Schemas:
         self._pointers: dict[str, tuple[str, JsonValue]] = {}
         self._names: dict[str, str] = {}
         self._in_place: dict[str, tuple[str, ...]] = {}
-        self._is_open = False
+        self._is_open = self._has_open_choice = False
         self._choosing = 0
 
     def piece(self, node: JsonValue, where: str) -> Piece:
@@ -112,9 +122,14 @@ class Schemas:
         return found
 
     def _piece(self, node: JsonValue, where: str, owner: str = "") -> Piece:
-        self._is_open, self._choosing = False, 0
+        self._is_open, self._has_open_choice, self._choosing = False, False, 0
         schema = self._converted(node, where, owner)
-        return piece_of(schema, is_open=self._is_open)
+        return piece_of(schema, is_open=self._is_open, has_open_choice=self._has_open_choice)
+
+    def _allow_more(self) -> None:
+        """Notes that what is converted now allows more than the document does."""
+        self._is_open = True
+        self._has_open_choice = self._has_open_choice or self._choosing > 0
 
     def _converted(
         self,
@@ -138,12 +153,15 @@ class Schemas:
         if self.one_way is not None:
             written = node
             node, hidden = self.one_way.sent(node, hidden)
+            if node != written:
+                self._allow_more()
             for key in LOOSENED:
                 if key in written and key not in node:
                     self._note(key, where)
-        if "discriminator" in node:
+        if "discriminator" in node and "oneOf" in node:
             # It tells the alternatives apart, is not carried over, and without it several of them may hold.
             node = with_any_of(node)
+            self._allow_more()
 
         def sub(value: JsonValue, key: str) -> JsonObject:
             self._choosing += key in _CHOOSING
@@ -165,6 +183,8 @@ class Schemas:
                     schema[key] = kept
                 elif value not in _EMPTY and (key, value) not in _IN_OLDER_WORDS:
                     self._note(key, where)
+                    if key not in ANNOTATIONS:
+                        self._allow_more()
                 if is_cut(key, value):
                     self._note(key if key == "type" else f"{key} beyond its bounds", where)
             elif key in _BOOLEAN_TOO and isinstance(value, bool):
@@ -177,9 +197,10 @@ class Schemas:
                 schema[key] = {name: sub(item, key) for name, item in value.items()}
             elif key not in _WITHOUT_LOSS and not key.startswith("x-") and value not in _EMPTY:
                 self._note(key, where)
-                self._is_open = self._is_open or key in _NOT_FOLLOWED
-        if self._allows_more(node) and (self._choosing or (owner and in_place)):
-            self._is_open = True
+                if key in _NOT_FOLLOWED or key in SCHEMA_KEYS | LIST_KEYS | MAP_KEYS:
+                    self._allow_more()
+        if self._allows_null(node):
+            self._allow_more()
         if (example := node.get("example")) is not None:
             if "examples" not in schema and small(example) is not None:
                 schema["examples"] = [example]
@@ -192,7 +213,7 @@ class Schemas:
             schema["type"] = "null"  # YAML's author wrote the word without quotes
         return schema
 
-    def _allows_more(self, node: JsonObject) -> bool:
+    def _allows_null(self, node: JsonObject) -> bool:
         """Whether null is allowed as the author means it, where OpenAPI is stricter: `nullable` counts up to 3.0, beside a type, and
         not against an enum."""
         if node.get("nullable") is not True and node.get("x-nullable") is not True:
@@ -222,7 +243,7 @@ class Schemas:
         if not problem and in_place and owner and self._is_endless_circle(target.pointer, owner):
             problem = "leads in a circle that never ends"
         if problem:
-            self._is_open = True
+            self._allow_more()
             self._resolver.warnings.add(
                 f"{where}: the reference '{truncate(ref, 200)}' {problem}; any value is allowed there."
             )
@@ -273,22 +294,23 @@ def _in_place_refs(node: JsonValue) -> Iterator[str]:
             yield from _in_place_refs(item)
 
 
-def _collect_references(schema: JsonObject, refs: dict[str, None]) -> None:
-    """Adds the names of the definitions that a converted schema refers to, in order, each once."""
+def _collect_references(schema: JsonObject, refs: dict[str, bool], *, in_choice: bool) -> None:
+    """Adds the names of the definitions that a converted schema refers to, in order, and whether one stands in a choice."""
     if isinstance(ref := schema.get("$ref"), str):
-        refs[ref.removeprefix("#/$defs/")] = None
-    for part in _subschemas(schema):
-        _collect_references(part, refs)
+        name = ref.removeprefix("#/$defs/")
+        refs[name] = refs.get(name, False) or in_choice
+    for key, part in _subschemas(schema):
+        _collect_references(part, refs, in_choice=in_choice or key in _CHOOSING)
 
 
-def _subschemas(schema: JsonObject) -> Iterator[JsonObject]:
+def _subschemas(schema: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     for key, value in schema.items():
         if key in SCHEMA_KEYS and isinstance(value, dict):
-            yield value
+            yield key, value
         elif key in LIST_KEYS:
-            yield from value
+            yield from ((key, part) for part in value)
         elif key in MAP_KEYS:
-            yield from value.values()
+            yield from ((key, part) for part in value.values())
 
 
 def _finished(node: JsonObject, schema: JsonObject) -> JsonObject:

@@ -36,6 +36,10 @@ _DEFS_SIZE = len(',"$defs":{}')
 _OBJECT_SIZE = len('{"type":"object","properties":{},"required":[]}')
 
 
+Definitions = dict[str, Piece | None]
+"""Definitions by name, None where there is no room for one."""
+
+
 class Part(NamedTuple):
     """A property of a tool: its schema, and what the operation says about it in addition (description …)."""
 
@@ -80,8 +84,8 @@ class SchemaBudget:
         definitions, shortened = self._definitions(refs, self._limit - size)
         shortened = shortened or any(fitted[index] is not part.piece for index, part in enumerate(parts))
         schema: JsonObject = {"type": "object", "properties": {}}
-        used = [*(fitted[index] for index in chosen), *filter(None, definitions.values())]
-        loose = shortened or any(piece.is_open for piece in used)
+        used = [fitted[index] for index in chosen]
+        loose = shortened or _has_open_choice(used, definitions)
         for index in chosen:
             piece = self._loosened(fitted[index]) if loose else fitted[index]
             schema["properties"][parts[index].name] = {**piece.schema, **extras[index]}
@@ -89,7 +93,7 @@ class SchemaBudget:
             schema["required"] = required
         schema |= self._section(definitions, loose=loose)
         shortened = shortened or len(chosen) < len(parts)
-        return FittedSchema(schema, shortened, loose and not shortened and self._differ(used))
+        return FittedSchema(schema, shortened, loose and not shortened and self._differ(used, definitions))
 
     def fit_schema(self, piece: Piece) -> FittedSchema:
         """The schema of an answer; of a mere reference the target is shown, as agents look at the top."""
@@ -101,18 +105,19 @@ class SchemaBudget:
                 break
         definitions, shortened = self._definitions(fitted.refs, self._limit - fitted.size)
         shortened = shortened or fitted is not piece
-        used = [fitted, *filter(None, definitions.values())]
-        loose = shortened or any(one.is_open for one in used)
+        loose = shortened or _has_open_choice([fitted], definitions)
         schema = (self._loosened(fitted) if loose else fitted).schema
         return FittedSchema(
             {**schema, **self._section(definitions, loose=loose)},
             shortened,
-            loose and not shortened and self._differ(used),
+            loose and not shortened and self._differ([fitted], definitions),
         )
 
-    def _differ(self, pieces: Iterable[Piece]) -> bool:
+    def _differ(self, pieces: Sequence[Piece], definitions: Definitions) -> bool:
         """Whether loosening changes any of these pieces."""
-        return any(self._loosened(piece) is not piece for piece in pieces)
+        return any(
+            self._loosened(piece) is not piece for piece in (*pieces, *filter(None, definitions.values()))
+        )
 
     def _fit_parts(self, parts: Sequence[Part], room: int) -> tuple[list[Piece], list[JsonObject], list[int]]:
         """The piece, the annotations and the bytes of each part where a piece may take `room` bytes."""
@@ -146,11 +151,11 @@ class SchemaBudget:
                 chosen.append(index)
         return sorted(chosen)
 
-    def _definitions(self, refs: Sequence[str], room: int) -> tuple[dict[str, Piece | None], bool]:
+    def _definitions(self, refs: Sequence[str], room: int) -> tuple[Definitions, bool]:
         """The definitions that the references need, nearest first, None where there is no room; and whether any is shortened.
         Each name reserves the room of a stub when it is first met, so that no kept reference leads to nothing.
         """
-        definitions: dict[str, Piece | None] = dict.fromkeys(refs)
+        definitions: Definitions = dict.fromkeys(refs)
         room -= _DEFS_SIZE + _reserved(refs)
         waiting = deque(refs)
         shortened = False
@@ -174,7 +179,7 @@ class SchemaBudget:
                 shortened = True
         return definitions, shortened
 
-    def _section(self, definitions: dict[str, Piece | None], *, loose: bool) -> JsonObject:
+    def _section(self, definitions: Definitions, *, loose: bool) -> JsonObject:
         if not definitions:
             return {}
         section: JsonObject = {}
@@ -199,6 +204,25 @@ class SchemaBudget:
             loose = _shorter(piece.schema, None, MAX_TEXT)
             found = self._loose[id(piece)] = (piece, piece if loose == piece.schema else piece_of(loose))
         return found[1]
+
+
+def _has_open_choice(pieces: Sequence[Piece], definitions: Definitions) -> bool:
+    """Whether a choice or a condition of these pieces, or of a definition, judges by a schema that allows more than in the document."""
+    used = [*pieces, *filter(None, definitions.values())]
+    if any(piece.has_open_choice for piece in used):
+        return True
+    if not any(piece.is_open for piece in used):
+        return False
+    waiting = {name for piece in used for name in piece.refs_in_choices}
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        if (piece := definitions.get(name)) is not None:
+            if piece.is_open:
+                return True
+            waiting |= set(piece.refs) - seen
+    return False
 
 
 def _reserved(names: Iterable[str]) -> int:

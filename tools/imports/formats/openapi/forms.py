@@ -120,7 +120,11 @@ class FormReader:
             return piece
         said = {key: value for key, value in piece.schema.items() if key in ANNOTATIONS}
         rest = {key: value for key, value in piece.schema.items() if key not in ANNOTATIONS}
-        return piece_of({**said, "anyOf": [rest, _ANOTHER]}, is_open=piece.is_open)
+        return piece_of(
+            {**said, "anyOf": [rest, _ANOTHER]},
+            is_open=piece.is_open,
+            has_open_choice=piece.has_open_choice,
+        )
 
     def _parts(self, node: JsonValue) -> _Parts:
         properties: JsonObject = {}

@@ -227,6 +227,46 @@ def test_alternatives_that_a_discriminator_tells_apart_may_both_hold_SYN_1() -> 
     jsonschema.validate({"body": {"a": "x"}}, found.input_schema)
 
 
+LAXER = {"oneOf": [OBJECT, {**OBJECT, "title": "B"}], "discriminator": {"propertyName": "a"}}
+"""No object with a text `a`, as the document's `oneOf` says; the tool allows it, since the discriminator is not carried over."""
+EITHER = {"oneOf": [{"properties": {"x": LAXER}}, {"properties": {"x": OBJECT}}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "schemas"),
+    [
+        (EITHER, {}),
+        ({"not": {"properties": {"x": LAXER}, "required": ["x"]}}, {}),
+        ({"$ref": "#/components/schemas/E"}, {"E": EITHER}),
+        ({"oneOf": [{"$ref": "#/components/schemas/A"}, {"properties": {"x": OBJECT}}]}, {"A": {"properties": {"x": LAXER}}}),
+        ({"oneOf": [{"$ref": "#/components/schemas/A"}, {"properties": {"x": OBJECT}}]}, {"A": {"properties": {"x": {"$ref": "#/components/schemas/B"}}}, "B": LAXER}),
+        ({"contains": {"properties": {"x": LAXER}, "required": ["x"]}, "minContains": 0, "maxContains": 0}, {}),
+    ],
+)  # fmt: skip
+def test_a_part_that_allows_more_makes_no_choice_around_it_stricter_SYN_1(
+    schema: Any, schemas: dict[str, Any]
+) -> None:
+    body = {"content": {JSON: {"schema": schema}}}
+    found = parsed(
+        {"/x": {"post": {"summary": "X", "requestBody": body, "responses": OK}}},
+        version="3.1.0",
+        components={"schemas": schemas},
+    )
+    value: Any = {"x": {"a": "text"}}
+    jsonschema.validate({"body": [value] if "contains" in schema else value}, found.endpoints[0].input_schema)
+    assert told(found, "oneOf, not and if are loosened", "/x@post")
+
+
+@pytest.mark.parametrize("elsewhere", [{"$ref": "#/none"}, LAXER, {"type": "string", "nullable": True}])
+def test_a_part_that_allows_more_leaves_the_choices_beside_it_as_they_are_SYN_1(elsewhere: Any) -> None:
+    choice = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
+    schema = {"properties": {"choice": choice, "elsewhere": elsewhere}}
+    body = {"content": {JSON: {"schema": schema}}}
+    found = parsed({"/x": {"post": {"summary": "X", "requestBody": body, "responses": OK}}}, version="3.1.0")
+    assert found.endpoints[0].input_schema["properties"]["body"]["properties"]["choice"] == choice
+    assert not told(found, "oneOf, not and if are loosened")
+
+
 @pytest.mark.parametrize(
     "schema",
     [
