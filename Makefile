@@ -98,6 +98,7 @@ schemathesis: $(VENV)/.dev $(VENV)/.model ## send at least 5,000 generated reque
 .PHONY: bench bench-quality
 bench: $(VENV)/.dev $(VENV)/.model $(TORCH_VENV)/.made ## measure latency and throughput into bench/results/
 	@$(BIN)/python -m bench.latency
+	@$(BIN)/python -m bench.search_log
 	@$(BIN)/python -m bench.queue
 	@$(BIN)/python -m bench.writes
 	@$(BIN)/python -m bench.imports

@@ -207,16 +207,7 @@ def ok(answer: tuple[int, Any]) -> Any:
 def save(portal: Stack, key: str) -> dict[str, float]:
     """Alternating PATCHes of two tools of one size, through two webs of the same code."""
     on = Client(portal.port, key)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    original = portal.port
-    portal.port = port
-    running, portal.processes = portal.processes, {}
-    socket_of_off = portal.environment["WEB_SOCKET"] + ".off"
-    portal.start("web", EMBEDDING_PROVIDER="disabled", PORT=str(port), WEB_SOCKET=socket_of_off)
-    portal.processes = running | {f"{name}-off": process for name, process in portal.processes.items()}
-    portal.port = original
+    port = portal.start_second_web("off", EMBEDDING_PROVIDER="disabled")
     off = Client(port, key)
     rows = ok(on.call("GET", "/api/v1/tools?limit=2"))["results"]
     state = {id(client): dict(row) for client, row in zip((on, off), rows, strict=True)}

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,16 @@ class Stack:
             self.start("proxy", **environment)
         if name == "web":
             self.await_port(self.port)
+
+    def start_second_web(self, name: str, **environment: str) -> int:
+        """Starts another web with settings of its own, and its proxy, as `name` and `name-proxy`; returns its port."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port: int = free.getsockname()[1]
+        own = replace(self, port=port, processes={})
+        own.start("web", PORT=str(port), WEB_SOCKET=f"{self.environment['WEB_SOCKET']}.{name}", **environment)
+        self.processes |= {name: own.processes["web"], f"{name}-proxy": own.processes["proxy"]}
+        return port
 
     def spawn(self, name: str, command: list[str], **environment: str) -> None:
         """Starts any process, which ends with us even if we are killed."""

@@ -166,34 +166,39 @@ class SearchLog:
     def flush(self) -> int:
         """Writes what has gathered; returns how many entries that was. It raises nothing: what cannot be written is dropped."""
         with self._lock:
-            entries, dropped = [], self._dropped
-            self._dropped = 0
+            if self._dropped:
+                log.warning("Not logged, %d of the searches: too many waited to be written.", self._dropped)
+                self._dropped = 0
+            by_tenant: defaultdict[UUID, list[SearchEntry]] = defaultdict(list)
             while self._entries:
-                entries.append(self._entries.popleft())
-            try:
-                write(entries)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next entries are written
-                dropped += len(entries)
-                reason = str(error).partition("\n")[0]
-                log.warning("%d searches were not logged: %s: %s", dropped, type(error).__name__, reason)
-                return 0
-            if dropped:
-                log.warning("%d searches were not logged: too many waited to be written.", dropped)
-            return len(entries)
+                entry = self._entries.popleft()
+                by_tenant[entry.tenant_id].append(entry)
+            return sum(_written(entries) for entries in by_tenant.values())
 
 
 search_log = SearchLog()
 
 
+def _written(entries: Sequence[SearchEntry]) -> int:
+    """Writes a tenant's entries if that can be done; returns how many were written."""
+    try:
+        write(entries)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the next entries are written
+        reason = str(error).partition("\n")[0]
+        log.warning("Not logged, %d of the searches: %s: %s", len(entries), type(error).__name__, reason)
+        return 0
+    return len(entries)
+
+
 def write(entries: Sequence[SearchEntry]) -> None:
-    """Writes entries to the database, each tenant's in a transaction. An entry that is there already is left as it is."""
-    by_tenant: defaultdict[UUID, list[SearchEntry]] = defaultdict(list)
+    """Writes entries of one tenant to the database, in one statement. An entry that is there already is left as it is."""
+    rows = []
     for entry in entries:
-        by_tenant[entry.tenant_id].append(entry)
-    for tenant_id, of_tenant in by_tenant.items():
-        rows = _storable(json.dumps([entry.as_row() for entry in of_tenant], ensure_ascii=False))
-        with tenant_context(tenant_id), connection.cursor() as cursor:
-            cursor.execute(_WRITE, {"tenant": tenant_id, "entries": rows})
+        rows.append(_storable(json.dumps(entry.as_row(), ensure_ascii=False)))
+        time.sleep(0)  # gives way to a search that waits for the interpreter's lock
+    tenant_id = entries[0].tenant_id
+    with tenant_context(tenant_id), connection.cursor() as cursor:
+        cursor.execute(_WRITE, {"tenant": tenant_id, "entries": f"[{','.join(rows)}]"})
 
 
 def _storable(text: str) -> str:

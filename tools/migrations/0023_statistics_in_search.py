@@ -10,6 +10,10 @@ BEFORE = load("0020_kind_tool.sql").replace("CREATE FUNCTION", "CREATE OR REPLAC
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tools", "0020_kinds_of_entities"), ("metrics", "0001_initial")]
+    dependencies = [
+        ("tools", "0019_verbose_names"),
+        ("tools", "0020_kinds_of_entities"),
+        ("metrics", "0001_initial"),
+    ]
 
     operations = [migrations.RunSQL(load("0023_kind_tool.sql"), BEFORE)]

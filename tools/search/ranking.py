@@ -29,34 +29,38 @@ class Ranked(NamedTuple):
 def rerank(candidates: Sequence[Candidate], weights: Weights) -> list[Ranked]:
     """The candidates by relevance, quality and recency (SRC-3), best first; ties by the fused score and then by id, so that every
     answer is repeatable. Without any statistics the order is that of the fused scores, but for the operators' weights."""
-    relevance = _relevance([candidate.score for candidate in candidates])
-    ranked = [
-        Ranked(
-            candidate,
-            share,
-            _weighted(sum(_parts(candidate, share, weights)), candidate.semantic_weight),
+    unmeasured = _of_statistics(0, None, None, weights)
+    ranked = []
+    for candidate, share in zip(candidates, _relevance(candidates), strict=True):
+        quality, recency = (
+            _of_statistics(candidate.calls, candidate.quality, candidate.days_since_success, weights)
+            if candidate.calls
+            else unmeasured
         )
-        for candidate, share in zip(candidates, relevance, strict=True)
-    ]
-    ranked.sort(key=lambda one: (-one.score, -one.candidate.score, str(one.candidate.tool_id)))
+        total = weights.similarity * share + quality + recency
+        # Below zero the operator's weight divides, so that more weight never moves a tool down.
+        weight = candidate.semantic_weight
+        ranked.append(Ranked(candidate, share, total / weight if total < 0 else total * weight))
+    ranked.sort(key=lambda one: (-one.score, -one.candidate.score, one.candidate.tool_id))
     return ranked
 
 
-def _relevance(fused: Sequence[float]) -> list[float]:
+def _relevance(candidates: Sequence[Candidate]) -> list[float]:
     """The fused scores as shares of the best. Where the best is not above 0, nothing is near, and their differences count."""
-    best = max(fused, default=0.0)
-    return [one / best for one in fused] if best > 0 else [1 + one - best for one in fused]
+    best = max((candidate.score for candidate in candidates), default=0.0)
+    if best > 0:
+        return [candidate.score / best for candidate in candidates]
+    return [1 + candidate.score - best for candidate in candidates]
 
 
-def _parts(candidate: Candidate, relevance: float, weights: Weights) -> tuple[float, float, float]:
-    quality = scores.quality(candidate.calls, candidate.quality)
-    recency = scores.recency(candidate.calls, candidate.days_since_success)
-    return weights.similarity * relevance, weights.quality * quality, weights.recency * recency
-
-
-def _weighted(total: float, weight: float) -> float:
-    """The sum times the operator's weight. Below zero it is divided, so that more weight never moves a tool down."""
-    return total / weight if total < 0 else total * weight
+def _of_statistics(
+    calls: int, quality: float | None, days_since_success: float | None, weights: Weights
+) -> tuple[float, float]:
+    """What quality and recency add to a score."""
+    return (
+        weights.quality * scores.quality(calls, quality),
+        weights.recency * scores.recency(calls, days_since_success),
+    )
 
 
 def hits(ranked: Iterable[Ranked], tools: Mapping[UUID, FoundTool], weights: Weights) -> list[Hit]:
@@ -67,7 +71,10 @@ def hits(ranked: Iterable[Ranked], tools: Mapping[UUID, FoundTool], weights: Wei
 
 def _hit(place: int, ranked: Ranked, tool: FoundTool, weights: Weights) -> Hit:
     candidate = ranked.candidate
-    relevance, quality, recency = _parts(candidate, ranked.relevance, weights)
+    relevance = weights.similarity * ranked.relevance
+    quality, recency = _of_statistics(
+        candidate.calls, candidate.quality, candidate.days_since_success, weights
+    )
     return Hit(
         rank=place,
         score=ranked.score,

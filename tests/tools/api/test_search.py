@@ -32,7 +32,7 @@ def test_api_1_the_answer_has_the_shape_of_the_issue(agent: APIClient, tool_of: 
     assert list(body) == ["query", "results", "metadata"]
     assert body["query"] == "send a letter"
     (result,) = body["results"]
-    assert list(result) == ["rank", "score", "match_type", "components", "tool"]
+    assert list(result) == ["rank", "score", "match_type", "components", "contributions", "tool"]
     assert result["rank"] == 1
     assert result["match_type"] in ("semantic", "keyword", "both")
     assert isinstance(result["score"], float)

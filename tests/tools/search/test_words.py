@@ -169,7 +169,7 @@ def test_a_rare_word_beats_a_common_one_SRC_1(make_tool: MakeTool, asked: Asked,
     make_tool(tool_id="both", name="alpha", description="Makes ledgers and reports.")
     answer = asked("report of the ledger", top_k=5)
     assert found(answer)[:2] == ["both", "rare"]
-    assert answer.hits[1].score > 1.3 * answer.hits[2].score
+    assert answer.hits[1].components["fused"] > 1.3 * answer.hits[2].components["fused"]
 
 
 def test_a_word_of_the_name_beats_one_of_the_description_and_that_one_of_the_rest_SRC_1(
