@@ -10,30 +10,31 @@ import logging
 from django.core.cache import cache  # noqa: TID251 - keyed by the audience
 from redis.exceptions import RedisError
 
-from portal.json_types import JsonValue
 from portal.tenancy.rights import Audience
 
 log = logging.getLogger(__name__)
 
 
-def key_of(audience: Audience, what: str, parts: JsonValue) -> str:
+def key_of(audience: Audience, what: str, parts: object) -> str:
     """The key of `what` for this audience, by all parts that it depends on."""
     tenant, scopes, sensitivity, member = audience
-    asked = json.dumps([str(tenant), sorted(scopes), sensitivity, member, parts], ensure_ascii=False)
+    asked = json.dumps(
+        [str(tenant), sorted(scopes), sensitivity, member, parts], ensure_ascii=False, default=str
+    )
     return f"{what}:{hashlib.sha256(asked.encode()).hexdigest()}"
 
 
-def remembered(key: str) -> JsonValue:
+def remembered(key: str) -> object:
     """What was stored under the key; None if nothing is, or the cache does not answer."""
     try:
-        found: JsonValue = cache.get(key)
+        found: object = cache.get(key)
     except (RedisError, OSError) as error:
         log.warning("The cache of searches cannot be read: %s", error)
         return None
     return found
 
 
-def remember(key: str, value: JsonValue, *, seconds: int) -> None:
+def remember(key: str, value: object, *, seconds: int) -> None:
     """Stores the value if the cache answers."""
     try:
         cache.set(key, value, seconds)
