@@ -180,6 +180,8 @@ SEARCH_EXACT_LIMIT = env.integer("SEARCH_EXACT_LIMIT", 10_000, low=0, high=1_000
     meaning="Up to so many tools vectors are compared one by one; beyond it through the HNSW index.")
 SEARCH_POSTINGS_BUDGET = env.integer("SEARCH_POSTINGS_BUDGET", 2500, low=1, high=1_000_000,
     meaning="Postings that a question reads, at most, its rarest words first.")
+SEARCH_SPELLING = env.flag("SEARCH_SPELLING", default=True,
+    meaning="Corrects typing mistakes in a question, and says so in the answer (SRC-13).")
 SEARCH_QUERY_CACHE = env.integer("SEARCH_QUERY_CACHE", 1000, low=0, high=100_000,
     meaning="Vectors of questions that each process remembers, those of each tenant apart (SRC-6).")
 

@@ -36,11 +36,12 @@ FILTER_NAMES = tuple(one.name for one in fields(SearchFilters))
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """`text` in natural language; `top_k` results at most."""
+    """`text` in natural language; `top_k` results at most; `correct` lets typing mistakes be corrected."""
 
     text: str
     top_k: int = field(default_factory=lambda: settings.SEARCH_TOP_K)
     filters: SearchFilters = field(default_factory=SearchFilters)
+    correct: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,14 @@ FoundTool = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Correction:
+    """A word as it was typed, and what was searched for instead."""
+
+    typed: str
+    corrected: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A ranked result: the tool as shown, and every component of its score."""
 
@@ -74,9 +83,12 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """Results with how they came about; `degraded` names what was missing, `timings` are milliseconds by stage."""
+    """Results with how they came about; `corrected_text` is what was searched for if that is not what was asked; `degraded` names
+    what was missing, `timings` are milliseconds by stage."""
 
     query: SearchQuery
+    corrected_text: str | None
+    corrections: tuple[Correction, ...]
     hits: tuple[Hit, ...]
     mode: str  # hybrid | semantic | keyword
     degraded: tuple[str, ...]

@@ -26,7 +26,7 @@ from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context
 from portal.tenancy.rights import Audience, Rights
 from tools.models import Source, ToolEmbedding
-from tools.search import ranking
+from tools.search import ranking, spelling
 from tools.search.query import FILTER_NAMES, Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
 from tools.search.sql import load
 
@@ -59,10 +59,12 @@ def search(rights: Rights, query: SearchQuery) -> SearchAnswer:
 def _search(rights: Rights, query: SearchQuery) -> SearchAnswer:
     started = time.perf_counter()
     slot = slots.serving()
-    vector, degraded = _query_vector(rights, slot, query.text)
+    read, corrections = spelling.corrected(rights, query)
+    spelt = time.perf_counter()
+    vector, degraded = _query_vector(rights, slot, read.text)
     embedded = time.perf_counter()
     with tenant_context(rights.tenant_id):
-        candidates = _candidates(slot, vector, query, rights)
+        candidates = _candidates(slot, vector, read, rights)
         if vector is not None and _vectors_are_missing(slot, candidates):
             vector, degraded = None, ("vectors_missing",)
         found = time.perf_counter()
@@ -72,13 +74,16 @@ def _search(rights: Rights, query: SearchQuery) -> SearchAnswer:
     ended = time.perf_counter()
     return SearchAnswer(
         query=query,
+        corrected_text=read.text if corrections else None,
+        corrections=corrections,
         hits=tuple(hits),
         mode=_mode(vector, candidates),
         degraded=degraded,
         search_id=uuid.uuid4().hex,
         took_ms=round((ended - started) * 1000, 2),
         timings={
-            "embed": round((embedded - started) * 1000, 2),
+            "spelling": round((spelt - started) * 1000, 2),
+            "embed": round((embedded - spelt) * 1000, 2),
             "candidates": round((found - embedded) * 1000, 2),
             "fetch": round((ended - found) * 1000, 2),
         },

@@ -44,6 +44,7 @@ class SearchSerializer(serializers.Serializer[JsonObject]):
     top_k = serializers.IntegerField(
         min_value=1, max_value=settings.SEARCH_TOP_K_MAX, default=settings.SEARCH_TOP_K
     )
+    correct = serializers.BooleanField(default=True)
     filters = serializers.DictField(required=False)
 
     def get_fields(self) -> dict[str, AnyField]:
@@ -71,7 +72,12 @@ class SearchSerializer(serializers.Serializer[JsonObject]):
     def to_query(self) -> SearchQuery:
         data = self.validated_data
         filters = {name: tuple(data[name]) for name in FILTER_NAMES if name in data}
-        return SearchQuery(text=data["query"], top_k=data["top_k"], filters=SearchFilters(**filters))
+        return SearchQuery(
+            text=data["query"],
+            top_k=data["top_k"],
+            filters=SearchFilters(**filters),
+            correct=data["correct"],
+        )
 
 
 _FOUND_TOOL = described(
@@ -82,6 +88,8 @@ _FOUND_TOOL = described(
 )  # fmt: skip
 ANSWER = described(
     query=TEXT,
+    corrected_query=or_null({**TEXT, "description": "What was searched for, if words of the query were mistyped."}),
+    corrections={"type": "array", "items": described(**{"from": TEXT, "to": TEXT})},
     results={
         "type": "array",
         "items": described(

@@ -13,7 +13,7 @@ from portal.json_types import JsonObject
 from portal.tenancy.models import Scope
 from tools.api.base import ApiView
 from tools.api.schema import operations as docs
-from tools.api.schema.json_schema import TEXT, TEXTS, field_schema
+from tools.api.schema.json_schema import BOOLEAN, TEXT, TEXTS, field_schema
 from tools.api.search.serializers import ANSWER, SearchSerializer, found_tool
 from tools.search.query import FILTER_NAMES
 from tools.search.service import search
@@ -36,6 +36,7 @@ class SearchView(ApiView):
                 required=True,
             ),
             docs.query("top_k", field_schema(SearchSerializer().fields["top_k"])),
+            docs.query("correct", BOOLEAN, "false: typing mistakes are not corrected."),
             *(docs.query(name, TEXTS, "Several, or one with commas.") for name in FILTER_NAMES),
             _TIMING,
             *docs.IF_NONE_MATCH,
@@ -76,6 +77,8 @@ class SearchView(ApiView):
         answer = search(self.rights, serializer.to_query())
         body = {
             "query": answer.query.text,
+            "corrected_query": answer.corrected_text,
+            "corrections": [{"from": one.typed, "to": one.corrected} for one in answer.corrections],
             "results": [
                 {
                     "rank": hit.rank,
