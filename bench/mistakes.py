@@ -109,8 +109,7 @@ def main(folder: Path, names: list[str]) -> int:
 
 def show(set_name: str, name: str, figures: dict[str, float]) -> None:
     print(
-        f"{set_name:10s} {name:20s} "
-        + "  ".join(f"{measure} {value}" for measure, value in figures.items()),
+        f"{set_name:10s} {name:20s} " + "  ".join(f"{measure} {value}" for measure, value in figures.items()),
         flush=True,
     )
 

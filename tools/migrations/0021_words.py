@@ -76,7 +76,7 @@ class Migration(migrations.Migration):
             + CANDIDATES.replace(FORMER_LEXEMES, "tools_question(query_text)"),
             BACK,
         ),
-        of_search("search_words", callers="portal_app"),
+        of_search("search_words", callers="portal_app, portal_worker"),
         # Django's declaration of the column; the table is not Django's to change.
         migrations.DeleteModel("SearchDocument"),
         migrations.CreateModel(
@@ -101,7 +101,11 @@ class Migration(migrations.Migration):
                     "search_vector",
                     models.GeneratedField(
                         expression=Func(
-                            F("name"), F("description"), F("search_text"), function="tools_document"
+                            F("name"),
+                            F("description"),
+                            F("search_text"),
+                            function="tools_document",
+                            output_field=SearchVectorField(),
                         ),
                         output_field=SearchVectorField(),
                         db_persist=True,

@@ -29,7 +29,13 @@ class SearchDocument(models.Model):
     description = models.TextField()
     search_text = models.TextField()
     search_vector = models.GeneratedField(
-        expression=Func(F("name"), F("description"), F("search_text"), function="tools_document"),
+        expression=Func(
+            F("name"),
+            F("description"),
+            F("search_text"),
+            function="tools_document",
+            output_field=SearchVectorField(),
+        ),
         output_field=SearchVectorField(),
         db_persist=True,
     )
@@ -47,10 +53,10 @@ class SearchDocument(models.Model):
 class Posting(models.Model):
     """A lexeme of an active tool with its BM25F weight. A trigger on tools_tool writes the rows."""
 
-    pk = models.CompositePrimaryKey("tenant", "lexeme", "tool")
+    pk = models.CompositePrimaryKey("tenant", "lexeme", "entity")
     tenant = models.ForeignKey(Tenant, on_delete=models.DO_NOTHING, related_name="+")
     lexeme = models.TextField(db_collation="C")
-    tool = models.ForeignKey(Tool, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+")
+    entity = models.ForeignKey(Tool, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+")
     weight = models.FloatField()  # PostgreSQL's real
 
     objects: ClassVar[TenantManager[Posting]] = TenantManager()

@@ -107,7 +107,9 @@ def _letters(word: str) -> str:
     word = word.lower()
     if word.isascii():
         return word
-    return "".join(letter for letter in unicodedata.normalize("NFD", word) if not unicodedata.combining(letter))
+    return "".join(
+        letter for letter in unicodedata.normalize("NFD", word) if not unicodedata.combining(letter)
+    )
 
 
 def _is_english(word: str, english: Mapping[str, int]) -> bool:

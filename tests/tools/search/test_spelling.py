@@ -27,7 +27,16 @@ from tools.search.spelling import MOST_WORDS, correct
 MakeTool = Callable[..., Tool]
 Asked = Callable[..., SearchAnswer]
 
-OWN = {"kubectl": 3, "invoice": 40, "invoiced": 40, "webhook": 9, "webhooks": 9, "github": 5, "listpullrequests": 1, "form": 2}
+OWN = {
+    "kubectl": 3,
+    "invoice": 40,
+    "invoiced": 40,
+    "webhook": 9,
+    "webhooks": 9,
+    "github": 5,
+    "listpullrequests": 1,
+    "form": 2,
+}
 """Words of tools, with the number of tools."""
 
 
@@ -42,7 +51,7 @@ def own_words(words: list[str]) -> Mapping[str, int]:
         ("an invoicd", "an invoice"),
         ("kubeclt logs", "kubectl logs"),
         ("fomr", "form"),
-        ("the wether in Lisbon", "the ether in Lisbon"),
+        ("the wether in Lisbon", "the whether in Lisbon"),
         ("retreive", "retrieve"),
         ("a mesage", "a message"),
         ("whcih", "which"),
@@ -50,7 +59,7 @@ def own_words(words: list[str]) -> Mapping[str, int]:
         ("qebhook", "webhook"),
         ("brandmother", "grandmother"),
         # As it was written.
-        ("Mesage and MESAGE", "Message and MESSAGE"),
+        ("Mesage and INVOCIE", "Message and INVOICE"),
         ("“mesage”, (mesage).", "“message”, (message)."),
         ("list_pull_reqests", "list_pull_requests"),
         ("pull-reqests", "pull-requests"),
@@ -73,7 +82,7 @@ def test_a_mistyped_word_becomes_the_nearest_SRC_13(typed: str, corrected: str) 
         "mesage=1 mesage2 fn(mesage) #mesage/x",
         "qzxvkw",  # near nothing
         "a" * 25,
-        "OAuth NTSB TensorFlow",  # names are only corrected to words of tools
+        "OAuth NTSB TensorFlow MESAGE",  # names are only corrected to words of tools
         "获取当前日期 сообщене शिकायत",
         "",
     ],
@@ -146,13 +155,18 @@ def test_the_api_tells_what_was_corrected_and_takes_the_switch_SRC_13(
     assert given["corrections"] == [{"from": "delivr", "to": "deliver"}, {"from": "lettre", "to": "letter"}]
     assert given["metadata"]["result_count"] == 1
     for off in (
-        client.post("/api/v1/tools/search", {"query": "delivr a lettre", "correct": False}, format="json").json(),
+        client.post(
+            "/api/v1/tools/search", {"query": "delivr a lettre", "correct": False}, format="json"
+        ).json(),
         client.get("/api/v1/tools/search", {"query": "delivr a lettre", "correct": "false"}).json(),
     ):
         assert (off["corrected_query"], off["corrections"], off["results"]) == (None, [], [])
     clean = client.get("/api/v1/tools/search", {"query": "deliver a letter"}).json()
     assert (clean["corrected_query"], clean["corrections"]) == (None, [])
-    assert client.post("/api/v1/tools/search", {"query": "x", "correct": "perhaps"}, format="json").status_code == 400
+    assert (
+        client.post("/api/v1/tools/search", {"query": "x", "correct": "perhaps"}, format="json").status_code
+        == 400
+    )
 
 
 SECRET = "zebraflux"  # no word of English, and near none
@@ -174,7 +188,11 @@ def test_no_correction_tells_of_a_tool_that_the_caller_may_not_see_SRC_13_SEC_4(
 
     def answers(who: Rights) -> list[Any]:
         return [
-            (answer.corrected_text, answer.corrections, [(hit.tool["tool_id"], hit.score) for hit in answer.hits])
+            (
+                answer.corrected_text,
+                answer.corrections,
+                [(hit.tool["tool_id"], hit.score) for hit in answer.hits],
+            )
             for question in (SECRET, "zebraflx", "zebraflus", "use zebraflx")
             for answer in [search(who, SearchQuery(question))]
         ]
@@ -191,10 +209,15 @@ def test_no_correction_tells_of_a_tool_that_the_caller_may_not_see_SRC_13_SEC_4(
 
 
 def test_who_may_see_a_tool_is_corrected_to_its_words_SRC_13(make_tool: MakeTool, tenant: Tenant) -> None:
-    make_tool(tool_id="hidden", name="beta", description=f"Uses {SECRET}.", sensitivity=Sensitivity.RESTRICTED)
+    make_tool(
+        tool_id="hidden", name="beta", description=f"Uses {SECRET}.", sensitivity=Sensitivity.RESTRICTED
+    )
     low = Rights(tenant.pk, "test", frozenset({Scope.SEARCH_READ}), Sensitivity.INTERNAL)
     assert search(low, SearchQuery("zebraflus")).corrected_text is None
-    assert search(replace(low, max_sensitivity=Sensitivity.RESTRICTED), SearchQuery("zebraflus")).corrected_text == SECRET
+    assert (
+        search(replace(low, max_sensitivity=Sensitivity.RESTRICTED), SearchQuery("zebraflus")).corrected_text
+        == SECRET
+    )
 
 
 def test_no_correction_tells_of_another_tenants_tools_SRC_13_S4(
