@@ -98,7 +98,7 @@ RETURN (
 -- the condition that search_candidates has, so that the answer tells nothing of other entities.
 --
 -- In: words in lower case and without accents; kind and rights as search_candidates has them. Out: a row a word that some have.
-CREATE FUNCTION search_words(kind text, rights jsonb, words text[], most integer DEFAULT 1000)
+CREATE FUNCTION search_words(kind text, rights jsonb, words text[], most integer DEFAULT 200)
 RETURNS TABLE (word text, frequency bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
