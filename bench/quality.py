@@ -75,12 +75,14 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def ask(client: Client, queries: list[dict[str, Any]]) -> dict[str, float]:
+def ask(client: Client, queries: list[dict[str, Any]], **options: Any) -> dict[str, float]:
     rows, latencies = [], []
     for query in queries:
         began = time.perf_counter()
         status, answer = client.call(
-            "POST", "/api/v1/tools/search", {"query": query["query"][:MAX_QUERY], "top_k": TOP_K}
+            "POST",
+            "/api/v1/tools/search",
+            {"query": query["query"][:MAX_QUERY], "top_k": TOP_K, **options},
         )
         latencies.append((time.perf_counter() - began) * 1000)
         if status != 200:

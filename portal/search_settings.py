@@ -36,6 +36,8 @@ SEARCH_FILTERED_LIMIT = env.integer("SEARCH_FILTERED_LIMIT", 10_000, low=0, high
     meaning="Up to so many tools that pass the filters of a search are listed first; of more, the best are tested one after the other.")
 SEARCH_POSTINGS_BUDGET = env.integer("SEARCH_POSTINGS_BUDGET", 2500, low=1, high=1_000_000,
     meaning="Postings that a question reads, at most, its rarest words first.")
+SEARCH_SPELLING = env.flag("SEARCH_SPELLING", default=True,
+    meaning="Corrects typing mistakes in a question, and says so in the answer (SRC-13).")
 SEARCH_QUERY_CACHE = env.integer("SEARCH_QUERY_CACHE", 1000, low=0, high=100_000,
     meaning="Vectors of questions that each process remembers, those of each tenant apart (SRC-6).")
 SEARCH_WEIGHT_SIMILARITY = env.number("SEARCH_WEIGHT_SIMILARITY", 0.5, low=0.01, high=1,

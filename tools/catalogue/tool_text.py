@@ -79,10 +79,8 @@ def keyword_text(tool: ToolText) -> str:
     """The words beside name and description that the keyword arm searches, one kind a line.
 
     No labels: a word that stands in every tool would match every question. Protocol and type are such words too;
-    they are filters. A name in camel case comes along unsplit, for those who type it in lower case.
+    they are filters.
     """
-    lowered = tool.name.lower()
-    unsplit = lowered if split_identifier(lowered) != split_identifier(tool.name).lower() else ""
     lines = [
         *_once(tool.imported_description, known=[tool.description]),
         *_once(*tool.semantic_keywords, *tool.use_cases),
@@ -98,7 +96,6 @@ def keyword_text(tool: ToolText) -> str:
         tool.endpoint,
         *(f"{name} {_line(description)}" for name, description in tool.parameters),
         _namespace(tool),
-        unsplit,
     ]
     return "\n".join(line.strip() for line in lines if line.strip())
 

@@ -38,7 +38,7 @@ OLD_TRIGGERS = OLD_POSTINGS[OLD_POSTINGS.index("CREATE FUNCTION tools_index_post
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tools", "0018_words_normalised")]
+    dependencies = [("tools", "0019_verbose_names")]
 
     operations = [
         migrations.RunSQL(

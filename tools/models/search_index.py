@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from django.contrib.postgres.search import SearchVector, SearchVectorField
+from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.db.models import F, Func
 
@@ -14,14 +14,9 @@ from portal.tenancy.models import Tenant, TenantManager
 from tools.models.tool import Tool
 
 
-def _words_of(column: str, *, weight: str) -> SearchVector:
-    """The lexemes of a column, whose identifiers `tools_words` has split into words."""
-    words = Func(F(column), function="tools_words", output_field=models.TextField())
-    return SearchVector(words, config="pg_catalog.english", weight=weight)
-
-
 class SearchDocument(models.Model):
-    """The column `search_vector` of a tool: its name with weight A, its description with B, the rest with C.
+    """The column `search_vector` of a tool: its name with weight A, its description with B, the rest with C, and words in mixed case
+    in both writings (`tools_document` in sql/0021_words.sql).
 
     A model beside Tool, of the same table, so that no query of tools reads the vector, which is as long as all its texts.
     """
@@ -34,10 +29,12 @@ class SearchDocument(models.Model):
     description = models.TextField()
     search_text = models.TextField()
     search_vector = models.GeneratedField(
-        expression=(
-            _words_of("name", weight="A")
-            + _words_of("description", weight="B")
-            + _words_of("search_text", weight="C")
+        expression=Func(
+            F("name"),
+            F("description"),
+            F("search_text"),
+            function="tools_document",
+            output_field=SearchVectorField(),
         ),
         output_field=SearchVectorField(),
         db_persist=True,

@@ -58,11 +58,12 @@ NUMBERS = ("max_average_latency_ms", "min_success_rate", "min_quality")
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """`text` in natural language; `top_k` results at most."""
+    """`text` in natural language; `top_k` results at most; `correct` lets typing mistakes be corrected."""
 
     text: str
     top_k: int = field(default_factory=lambda: settings.SEARCH_TOP_K)
     filters: SearchFilters = field(default_factory=SearchFilters)
+    correct: bool = True
     rerank: str = field(default_factory=lambda: settings.SEARCH_RERANK)  # none | auto | llm | cross-encoder
     intent: str = "select"  # select | browse; who browses waits for no model
 
@@ -109,6 +110,14 @@ FoundTool = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Correction:
+    """A word as it was typed, and what was searched for instead."""
+
+    typed: str
+    corrected: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A ranked result: the tool as shown, and every component of its score."""
 
@@ -122,9 +131,12 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """Results with how they came about; `degraded` names what was missing, `timings` are milliseconds by stage."""
+    """Results with how they came about; `corrected_text` is what was searched for if that is not what was asked; `degraded` names
+    what was missing, `timings` are milliseconds by stage."""
 
     query: SearchQuery
+    corrected_text: str | None
+    corrections: tuple[Correction, ...]
     hits: tuple[Hit, ...]
     mode: str  # hybrid | semantic | keyword
     degraded: tuple[str, ...]

@@ -29,7 +29,7 @@ from portal.tenancy.rights import Audience, Rights
 from tools.catalogue.filters import spellings
 from tools.models import Source, ToolEmbedding
 from tools.models.tool import found_by
-from tools.search import ranking
+from tools.search import ranking, spelling
 from tools.search.log import log_search
 from tools.search.model_rerank.service import rerank
 from tools.search.query import Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
@@ -69,27 +69,32 @@ def search(rights: Rights, query: SearchQuery) -> SearchAnswer:
 def _search(rights: Rights, query: SearchQuery) -> SearchAnswer:
     started = time.perf_counter()
     slot = slots.serving()
-    vector, degraded = _query_vector(rights, slot, query.text)
+    read, corrections = spelling.corrected(rights, query)
+    spelt = time.perf_counter()
+    vector, degraded = _query_vector(rights, slot, read.text)
     embedded = time.perf_counter()
     with tenant_context(rights.tenant_id):
-        candidates = _candidates(slot, vector, query, rights)
+        candidates = _candidates(slot, vector, read, rights)
         if vector is not None and _vectors_are_missing(slot, candidates):
             vector, degraded = None, ("vectors_missing",)
         found = time.perf_counter()
         ranked = ranking.rerank(candidates, _WEIGHTS)[: query.top_k]
         tools = _tools(slot, [one.candidate.tool_id for one in ranked])
     fetched = time.perf_counter()
-    hits, reranking = rerank(rights, query, ranking.hits(ranked, tools, _WEIGHTS))
+    hits, reranking = rerank(rights, read, ranking.hits(ranked, tools, _WEIGHTS))
     ended = time.perf_counter()
     return SearchAnswer(
         query=query,
+        corrected_text=read.text if corrections else None,
+        corrections=corrections,
         hits=hits,
         mode=_mode(vector, candidates),
         degraded=degraded,
         search_id=new_search_id(rights.tenant_id),
         took_ms=round((ended - started) * 1000, 2),
         timings={
-            "embed": round((embedded - started) * 1000, 2),
+            "spelling": round((spelt - started) * 1000, 2),
+            "embed": round((embedded - spelt) * 1000, 2),
             "candidates": round((found - embedded) * 1000, 2),
             "fetch": round((fetched - found) * 1000, 2),
             **({"rerank": reranking.took_ms} if reranking.took_ms else {}),

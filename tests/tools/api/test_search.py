@@ -29,8 +29,8 @@ def test_api_1_the_answer_has_the_shape_of_the_issue(agent: APIClient, tool_of: 
     answer = post(agent, query="send a letter", top_k=3, tags=["mail"])
     assert answer.status_code == 200
     body = answer.json()
-    assert list(body) == ["query", "results", "metadata"]
-    assert body["query"] == "send a letter"
+    assert list(body) == ["query", "corrected_query", "corrections", "results", "metadata"]
+    assert (body["query"], body["corrected_query"], body["corrections"]) == ("send a letter", None, [])
     (result,) = body["results"]
     assert list(result) == ["rank", "score", "match_type", "components", "contributions", "tool"]
     assert result["rank"] == 1

@@ -100,7 +100,6 @@ def test_the_searched_text_has_every_word_but_no_label_protocol_or_type_EMB_1() 
         "userId The account's number",
         "expand",
         "crm",
-        "getuserbyid",
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -106,8 +107,9 @@ def test_a_tool_without_words_has_no_postings_SRC_1(make_tool: MakeTool, rows: R
         ("chat.postMessage", "chat post Message"),
         ("list_pull_requests", "list pull requests"),
         ("parseHTTPResponse", "parse HTTP Response"),
+        ("listVMs of URLs", "list VM s of URL s"),
         ("https://a.example/x?y=1", "https a example x y 1"),
-        ("überPrüfen", "über Prüfen"),
+        ("überPrüfen", "uber Prufen"),
         ("don't & | !<->:*()", "don t "),
     ],
 )
@@ -127,6 +129,9 @@ NAMES = ("getUserById", "chat.postMessage", "list_pull_requests", "Reboot", "ren
         ("user", "getUserById"),
         ("user by id", "getUserById"),
         ("getuserbyid", "getUserById"),
+        ("listpullrequests", "list_pull_requests"),
+        ("ListPullRequests", "list_pull_requests"),
+        ("chatpostmessage", "chat.postMessage"),
         ("GET_USER", "getUserById"),
         ("posting messages", "chat.postMessage"),
         ("chat", "chat.postMessage"),
@@ -147,6 +152,76 @@ def test_a_name_is_found_by_its_words_SRC_1(
     answer = asked(question)
     assert [hit.tool["name"] for hit in answer.hits] == [first]
     assert answer.hits[0].match_type == "keyword"
+
+
+MIXED = {
+    "oauth": "Exchanges an OAuth token.",
+    "github": "Opens an issue on GitHub.",
+    "vms": "Lists the VMs of a project.",
+    "iphone": "Sends a message to an iPhone.",
+    "user": "Calls getUserById.",
+    "revoke": "Calls revokeOAuth2Token.",
+    "d": "Prints in 3D.",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        ("oauth", {"oauth"}),
+        ("OAuth", {"oauth", "revoke"}),  # which has an O, too
+        ("auth", {"oauth"}),
+        ("OAUTH", {"oauth"}),
+        ("oauth2", {"revoke"}),
+        ("github", {"github"}),
+        ("hub", {"github"}),
+        ("GitHub", {"github"}),
+        ("vm", {"vms"}),
+        ("vms", {"vms"}),
+        ("VMs", {"vms"}),
+        ("VM", {"vms"}),
+        ("iphone", {"iphone"}),
+        ("phone", {"iphone"}),
+        ("getuserbyid", {"user"}),
+        ("users", {"user"}),
+        ("3d", {"d"}),
+    ],
+)
+def test_a_word_in_mixed_case_is_found_whole_and_by_its_parts_SRC_13(
+    question: str, wanted: set[str], make_tool: MakeTool, asked: Asked, by_words: None, settings: Any
+) -> None:
+    settings.SEARCH_SPELLING = False
+    for tool_id, description in MIXED.items():
+        make_tool(tool_id=tool_id, name="alpha", description=description)
+    assert set(found(asked(question))) == wanted
+
+
+def test_a_second_writing_makes_no_word_of_the_name_and_says_nothing_twice_SRC_13(
+    rows: Rows, db: None
+) -> None:
+    [(document,)] = rows("SELECT tools_document('listGitHubAPIs', 'APIs of github.', 'OAuth')::text")
+    lexemes = dict(one.split(":") for one in document.replace("'", "").split())
+    assert {lexeme for lexeme, places in lexemes.items() if "A" in places} == {"list", "git", "hub", "api"}
+    assert set(lexemes["listgithubapi"]) & set("ABC") == {"B", "C"}
+    assert lexemes["oauth"][-1] == "C"
+    assert lexemes["github"].count("B") == 1
+    assert lexemes["api"].count(",") == 1
+
+
+FOLDED = {
+    "Café": "Cafe", "Prüfung": "Prufung", "Straße": "Strasse", "Ångström": "Angstrom", "Łódź": "Lodz", "Øre": "Ore", "Œuvre": "OEuvre",
+    "naïve": "naive", "İstanbul": "Istanbul", "tiếng": "tieng", "Αθήνα": "Αθηνα", "счёт": "счет", "йогурт": "йогурт", "їжак": "їжак",
+    "شَكْوَى": "شكوى", "أحمد": "احمد", "שָׁלוֹם": "שלום", "が": "が", "각": "각", "शिकायत": "शिकायत",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize(("word", "folded"), FOLDED.items())
+def test_accents_that_people_leave_out_are_folded_and_no_other_mark_SRC_13(
+    word: str, folded: str, form: Any, rows: Rows, db: None
+) -> None:
+    [(given,)] = rows("SELECT tools_folded(%s)", [unicodedata.normalize(form, word)])
+    assert given == folded
 
 
 def test_a_question_in_natural_language_finds_tools_that_hold_some_of_its_words_SRC_1(
@@ -249,6 +324,7 @@ def test_other_scripts_match_by_their_characters_SRC_1(
     make_tool(tool_id="naive", name="prüfung", description="Café")
     assert found(asked("今天的日期")) == ["date"]
     assert found(asked("CAFÉ")) == ["naive"]
+    assert found(asked("cafe pruefung")) == ["naive"]
     assert found(asked("Prüfung")) == ["naive"]
 
 

@@ -122,6 +122,7 @@ class SearchSerializer(serializers.Serializer[JsonObject]):
     top_k = serializers.IntegerField(
         min_value=1, max_value=settings.SEARCH_TOP_K_MAX, default=settings.SEARCH_TOP_K
     )
+    correct = serializers.BooleanField(default=True)
     filters = serializers.DictField(required=False)
 
     def get_fields(self) -> dict[str, AnyField]:
@@ -157,7 +158,11 @@ class SearchSerializer(serializers.Serializer[JsonObject]):
         if data.get(USE_LLM):
             options.setdefault("rerank", "llm")
         return SearchQuery(
-            text=data["query"], top_k=data["top_k"], filters=SearchFilters(**filters), **options
+            text=data["query"],
+            top_k=data["top_k"],
+            filters=SearchFilters(**filters),
+            correct=data["correct"],
+            **options,
         )
 
 
@@ -169,6 +174,8 @@ _FOUND_TOOL = described(
 )  # fmt: skip
 ANSWER = described(
     query=TEXT,
+    corrected_query=or_null({**TEXT, "description": "What was searched for, if words of the query were mistyped."}),
+    corrections={"type": "array", "items": described(**{"from": TEXT, "to": TEXT})},
     results={
         "type": "array",
         "items": described(

@@ -13,7 +13,7 @@ from portal.json_types import JsonObject
 from portal.tenancy.models import Scope
 from tools.api.base import ApiView
 from tools.api.schema import operations as docs
-from tools.api.schema.json_schema import TEXT, field_schema
+from tools.api.schema.json_schema import BOOLEAN, TEXT, field_schema
 from tools.api.search.serializers import (
     ANSWER,
     FILTERS,
@@ -44,6 +44,7 @@ class SearchView(ApiView):
                 required=True,
             ),
             docs.query("top_k", field_schema(SearchSerializer().fields["top_k"])),
+            docs.query("correct", BOOLEAN, "false: typing mistakes are not corrected."),
             *(
                 docs.query(name, field_schema(option_field(name)), text)
                 for name, text in OPTION_TEXTS.items()
@@ -60,7 +61,8 @@ class SearchView(ApiView):
         }
         body, headers = self._answer(parameters)
         # Of what was found, not of how long it took. Only here: a POST is not cached, and need not be read twice.
-        found = repr((body["results"], body["metadata"]["mode"], body["metadata"]["degraded"]))
+        metadata = body["metadata"]
+        found = repr((body["corrected_query"], body["results"], metadata["mode"], metadata["degraded"]))
         etag = f'W/"{hashlib.sha256(found.encode()).hexdigest()[:32]}"'
         return tagged(request, body, etag, **headers)
 
@@ -97,6 +99,8 @@ class SearchView(ApiView):
         answer = search(self.rights, serializer.to_query())
         body = {
             "query": answer.query.text,
+            "corrected_query": answer.corrected_text,
+            "corrections": [{"from": one.typed, "to": one.corrected} for one in answer.corrections],
             "results": [
                 {
                     "rank": hit.rank,

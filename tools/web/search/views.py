@@ -40,6 +40,7 @@ def search_page(request: TenantRequest) -> HttpResponse:
     size = request.GET.get("top_k", "")
     sizes = [one for one in SIZES if one <= settings.SEARCH_TOP_K_MAX] or [settings.SEARCH_TOP_K_MAX]
     top_k = int(size) if size in map(str, sizes) else sizes[:2][-1]
+    correct = request.GET.get("correct") != "false"
     context: dict[str, object] = {"q": text, "top_k": top_k, "sizes": sizes, "examples": EXAMPLES}
     if len(text) > settings.SEARCH_QUERY_MAX_LENGTH:
         context["error"] = (
@@ -47,7 +48,7 @@ def search_page(request: TenantRequest) -> HttpResponse:
         )
     elif text:
         try:
-            answer = search(rights_of(request), SearchQuery(text=text, top_k=top_k))
+            answer = search(rights_of(request), SearchQuery(text=text, top_k=top_k, correct=correct))
         except SearchUnavailable as error:
             return unavailable(request, str(error))
         context |= {

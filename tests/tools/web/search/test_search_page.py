@@ -60,3 +60,20 @@ def test_UI_1_a_question_is_not_asked_when_blank_or_too_long(viewer_client: Clie
     answer = viewer_client.get("/search/", {"q": "x" * 2001})
     assert answer.status_code == 422
     assert "at most 2,000 characters" in answer.content.decode()
+
+
+@override_settings(SEARCH_SEMANTIC=False)
+def test_a_corrected_question_says_so_and_leads_to_the_question_as_it_was_typed_SRC_13(
+    viewer_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    make_tool(name="send_letter", description="Delivers a letter.")
+    html = viewer_client.get("/search/?q=a+lettre+%26+more&top_k=5").content.decode()
+    assert "Showing results for <strong>a letter &amp; more</strong>" in html
+    assert "Search instead for a lettre &amp; more</a>" in html
+    link = "/search/?q=a%20lettre%20%26%20more&amp;top_k=5&amp;correct=false"
+    assert f'href="{link}"' in html
+    assert "send_letter" in html
+    typed = viewer_client.get(link.replace("&amp;", "&")).content.decode()
+    assert "Showing results for" not in typed
+    assert "Nothing found" in typed
+    assert "Showing results for" not in viewer_client.get("/search/?q=a+letter").content.decode()
