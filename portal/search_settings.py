@@ -40,6 +40,10 @@ SEARCH_SPELLING = env.flag("SEARCH_SPELLING", default=True,
     meaning="Corrects typing mistakes in a question, and says so in the answer (SRC-13).")
 SEARCH_QUERY_CACHE = env.integer("SEARCH_QUERY_CACHE", 1000, low=0, high=100_000,
     meaning="Vectors of questions that each process remembers, those of each tenant apart (SRC-6).")
+SEARCH_RESULT_CACHE = env.integer("SEARCH_RESULT_CACHE", 200, low=0, high=100_000,
+    meaning="Answers that each process remembers until the catalogue changes; all processes share them in CACHE_URL (SRC-6). 0: none is.")
+SEARCH_RESULT_CACHE_SECONDS = env.integer("SEARCH_RESULT_CACHE_SECONDS", 3600, low=1, high=86_400,
+    meaning="Seconds that an answer is remembered at most.")
 SEARCH_WEIGHT_SIMILARITY = env.number("SEARCH_WEIGHT_SIMILARITY", 0.5, low=0.01, high=1,
     meaning="Weight of a tool's relevance, its fused score as a share of the best one, in its score (SRC-3).")
 SEARCH_WEIGHT_QUALITY = env.number("SEARCH_WEIGHT_QUALITY", 0.35, low=0, high=1,

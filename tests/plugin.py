@@ -30,6 +30,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     os.environ["PORTAL_DB_ROLE"] = "app"
     # Its thread has a connection of its own, beside the transactions that tests roll back; tests/metrics/ switches it on.
     os.environ.setdefault("SEARCH_LOG", "off")
+    os.environ.setdefault(
+        "SEARCH_RESULT_CACHE", "0"
+    )  # tests change settings and rows behind the database's back
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None and "PORTAL_TEST_TEMPLATE" not in os.environ:
         _start_services()

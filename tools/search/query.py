@@ -144,3 +144,4 @@ class SearchAnswer:
     took_ms: float
     timings: dict[str, float]
     reranking: Reranking = Reranking("none", "not_asked")
+    cached: bool = False  # remembered from an earlier search; nothing has changed since

@@ -19,6 +19,7 @@ from pathlib import Path
 from django.conf import settings
 
 from embeddings.slots import Slot
+from metrics.statistics import seconds_until_release
 from portal.tenancy.catalogue_version import catalogue_version
 from portal.tenancy.context import tenant_context
 from portal.tenancy.rights import Rights
@@ -29,12 +30,20 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """An answer, the version of the catalogue that it was found in, and the time (time.time()) until which it may count."""
+class Moment:
+    """The state of the catalogue that an answer is found in: its version, and the time (time.time()) at which it may become another one
+    without a commit, since a quarantine ends."""
 
-    answer: SearchAnswer
     version: int
     until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An answer, and the moment that it is of."""
+
+    answer: SearchAnswer
+    moment: Moment
 
 
 _of_process: OrderedDict[str, Kept] = OrderedDict()
@@ -57,28 +66,36 @@ def find(rights: Rights, key: str) -> SearchAnswer | None:
     if kept is None:
         found = shared_cache.remembered(key)
         kept = found if isinstance(found, Kept) else None
-    if kept is None or kept.until <= time.time():
+    if kept is None or kept.moment.until <= time.time():
         return None
     with tenant_context(rights.tenant_id):
         version = catalogue_version()
-    if kept.version != version:
+    if kept.moment.version != version:
         _of_process.pop(key, None)
         return None
     _keep(key, kept)
     return kept.answer
 
 
-def store(key: str, answer: SearchAnswer, *, version: int, seconds: float | None) -> None:
-    """Remembers an answer that was found in this version of the catalogue, for `seconds` at most. One that lacks something, as with a provider
-    that is down or a model that was late, is not remembered."""
-    if not key or answer.degraded or answer.reranking.outcome in ("too_late", "busy", "failed"):
-        return
+def moment(rights: Rights, key: str) -> Moment | None:
+    """The present one, to be read before anything else that the answer is made of; None where it will not be remembered."""
+    if not key:
+        return None
+    with tenant_context(rights.tenant_id):
+        version, seconds = catalogue_version(), seconds_until_release()
     most = settings.SEARCH_RESULT_CACHE_SECONDS
-    lasts = most if seconds is None else min(seconds, most)
-    if lasts >= 1:
-        kept = Kept(answer, version, time.time() + lasts)
+    return Moment(version, time.time() + (most if seconds is None else min(seconds, most)))
+
+
+def store(key: str, answer: SearchAnswer, found_in: Moment | None) -> None:
+    """Remembers an answer. One that lacks something, as with a provider that is down or a model that was late, is not remembered."""
+    if found_in is None or answer.degraded or answer.reranking.outcome in ("too_late", "busy", "failed"):
+        return
+    seconds = found_in.until - time.time()
+    if seconds >= 1:
+        kept = Kept(answer, found_in)
         _keep(key, kept)
-        shared_cache.remember(key, kept, seconds=int(lasts))
+        shared_cache.remember(key, kept, seconds=int(seconds))
 
 
 def clear() -> None:

@@ -10,6 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from uuid import UUID
 
@@ -29,7 +30,7 @@ from portal.tenancy.rights import Audience, Rights
 from tools.catalogue.filters import spellings
 from tools.models import Source, ToolEmbedding
 from tools.models.tool import found_by
-from tools.search import ranking, spelling
+from tools.search import ranking, result_cache, spelling
 from tools.search.log import log_search
 from tools.search.model_rerank.service import rerank
 from tools.search.query import Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
@@ -58,7 +59,7 @@ class SearchUnavailable(Exception):
 def search(rights: Rights, query: SearchQuery) -> SearchAnswer:
     """Finds the best tools for the question among those that the caller may see. Raises SearchUnavailable alone (R11)."""
     try:
-        answer = _search(rights, query)
+        answer = _remembered_or_found(rights, query)
     except Error as error:
         log.exception("The database failed at a search.")
         raise SearchUnavailable from error
@@ -66,9 +67,27 @@ def search(rights: Rights, query: SearchQuery) -> SearchAnswer:
     return answer
 
 
-def _search(rights: Rights, query: SearchQuery) -> SearchAnswer:
+def _remembered_or_found(rights: Rights, query: SearchQuery) -> SearchAnswer:
     started = time.perf_counter()
     slot = slots.serving()
+    key = result_cache.key_of(rights, slot, query)
+    if (remembered := result_cache.find(rights, key)) is not None:
+        took_ms = round((time.perf_counter() - started) * 1000, 2)
+        return replace(
+            remembered,
+            search_id=new_search_id(rights.tenant_id),
+            took_ms=took_ms,
+            timings={"cache": took_ms},
+            cached=True,
+        )
+    found_in = result_cache.moment(rights, key)
+    answer = _find(rights, slot, query)
+    result_cache.store(key, answer, found_in)
+    return answer
+
+
+def _find(rights: Rights, slot: Slot, query: SearchQuery) -> SearchAnswer:
+    started = time.perf_counter()
     read, corrections = spelling.corrected(rights, query)
     spelt = time.perf_counter()
     vector, degraded = _query_vector(rights, slot, read.text)

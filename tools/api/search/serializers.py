@@ -201,7 +201,7 @@ ANSWER = described(
             },
             took_ms={"type": "number"},
         ),
-        filters_applied={"type": "object"}, took_ms={"type": "number"}, search_id=TEXT,
+        cached=BOOLEAN, filters_applied={"type": "object"}, took_ms={"type": "number"}, search_id=TEXT,
     ),
 )  # fmt: skip
 # Where the search's rows and the answer differ: the source by its slug.

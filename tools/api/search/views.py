@@ -123,6 +123,7 @@ class SearchView(ApiView):
                     "outcome": answer.reranking.outcome,
                     "took_ms": answer.reranking.took_ms,
                 },
+                "cached": answer.cached,
                 "filters_applied": answer.query.filters.applied(),
                 "took_ms": answer.took_ms,
                 "search_id": answer.search_id,
