@@ -109,7 +109,7 @@ def test_after_any_change_everybody_is_answered_as_without_a_memory_SRC_6(
     for _ in range(steps):
         name = chance.choice(list(CHANGES))
         with tenant_context(committed.pk):
-            CHANGES[name](chance.choice(tools), chance)
+            CHANGES[name](chance.choice(list(Tool.objects.order_by("tool_id"))), chance)
         for rights in everybody:
             for query in QUERIES:
                 right = shown(fresh(rights, query))
