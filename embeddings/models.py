@@ -159,6 +159,8 @@ class EntityEmbedding(TenantModel):
     source_hash = models.CharField(max_length=64)
     vector_hash = models.CharField(max_length=64, null=True, blank=True)  # noqa: DJ001 - null with the vector
     vector = VectorField(dimensions=DIMENSION, null=True, blank=True, editable=False)
+    # Of the vector's own text (token_signs.py). Null if the provider gives no word pieces, or gave none yet.
+    token_signs = models.BinaryField(null=True, blank=True, editable=False)
     model = models.CharField(max_length=200)
     dimension = models.SmallIntegerField(default=DIMENSION)
     truncated = models.BooleanField(default=False)  # the model did not read all of the text
