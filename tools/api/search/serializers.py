@@ -80,6 +80,35 @@ _FOUND_TOOL = described(
     sensitivity={"type": "string", "enum": Sensitivity.values}, average_latency_ms=or_null({"type": "number"}),
     success_rate=or_null({"type": "number"}), embedding_status=or_null(TEXT),
 )  # fmt: skip
+_NUMBER = {"type": "number"}
+_RANK = or_null({"type": "integer", "minimum": 1})
+
+
+def _of_score(schema: JsonObject, description: str) -> JsonObject:
+    return {**schema, "description": description}
+
+
+COMPONENTS = {
+    **described(
+        similarity=_of_score(or_null(_NUMBER), "The cosine of the question's vector and the tool's; null without a vector."),
+        keyword=_of_score(or_null(_NUMBER), "The sum over the question's words: their weight in the tool times their rarity."),
+        semantic_rank=_of_score(_RANK, "The place among the nearest vectors; null if it is not among them."),
+        keyword_rank=_of_score(_RANK, "The place among the matches of words; null if it is not among them."),
+        fused=_of_score(_NUMBER, "Similarity and keywords, each by its best, weighted by the question."),
+        sentences=_of_score(
+            or_null(_NUMBER), "Added for the sentence of the question that suits the tool best; null: it has no several sentences."
+        ),
+        name_match=_of_score(
+            or_null(_NUMBER), "Added because the question says what the tool is called, in these or other words; null: not compared."
+        ),
+        semantic_weight=_of_score(_NUMBER, "The factor that an operator has given the tool."),
+        equal_name=_of_score(
+            or_null(_NUMBER), "Added because the question is the tool's name and nothing else; null: it is not."
+        ),
+    ),
+    "description": "How the score came about: (fused + sentences + name_match) * semantic_weight + equal_name. A sum below 0 is "
+    "divided by semantic_weight instead.",
+}  # fmt: skip
 ANSWER = described(
     query=TEXT,
     results={
@@ -88,7 +117,7 @@ ANSWER = described(
             rank={"type": "integer", "minimum": 1},
             score={"type": "number"},
             match_type={"type": "string", "enum": ["semantic", "keyword", "both"]},
-            components={"type": "object", "description": "How the score came about."},
+            components=COMPONENTS,
             tool=_FOUND_TOOL,
         ),
     },
