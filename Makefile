@@ -20,7 +20,7 @@ MCP_VENV := .venv-mcp
 AUDIT_VENV := .venv-audit
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet
 TORCH_PIP := $(TORCH_BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet
-# What `make test` runs: the quick suite on three processes, or all tests of one path (make test T=tests/search) in one.
+# What `make test` runs: the quick suite on three processes, or all tests of one path (make test T=tests/tools/search) in one.
 T ?=
 PYTEST = $(BIN)/python -m pytest
 # Three on two cores, because many tests wait for a server; a process that has nothing left takes from the others.
@@ -48,7 +48,7 @@ reset: ## delete the database and all data of this folder (asks first; YES=1 doe
 
 ##@ Check
 .PHONY: test test-long test-torch lint format types imports migrations-check check-deploy audit coverage soak schemathesis
-test: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the quick tests (T=tests/search for all of a part, in one process)
+test: $(VENV)/.dev $(VENV)/.model browser faketime mcp-servers ## run the quick tests (T=tests/tools/search for all of a part, in one process)
 	@$(PYTEST) $(if $(T),$(T),$(PARALLEL) -m "not slow and not alone") $(if $(COVERAGE),--cov --cov-report=term-missing:skip-covered $(if $(T),--cov-fail-under=0))
 	@$(if $(T),:,$(PYTEST) -m "alone and not slow")
 

@@ -29,7 +29,7 @@ settings.configure(
 _provider = SentenceTransformers(threads=1)
 _connections: list[psycopg.Connection] = []
 
-STATEMENT = "SELECT id, score FROM tools_search_candidates(query_vector => %s::vector, query_text => %s, max_results => 40)"
+STATEMENT = "SELECT id, score FROM search_candidates('tool', query_vector => %s::vector, query_text => %s, max_results => 40)"
 
 
 def _connection() -> psycopg.Connection:

@@ -23,9 +23,9 @@ from typing import ClassVar
 from uuid import UUID
 
 from django.db import models
-from django.db.models.functions import Now
+from django.db.models.functions import Cast, Now
 from django.db.models.lookups import Exact, GreaterThanOrEqual, LessThanOrEqual
-from pgvector.django import VectorField
+from pgvector.django import BitField, VectorField
 
 from portal.error_text import ErrorField
 from portal.tenancy.models import TenantModel
@@ -159,6 +159,17 @@ class EntityEmbedding(TenantModel):
     source_hash = models.CharField(max_length=64)
     vector_hash = models.CharField(max_length=64, null=True, blank=True)  # noqa: DJ001 - null with the vector
     vector = VectorField(dimensions=DIMENSION, null=True, blank=True, editable=False)
+    # The sign of each number of the vector, which a search of many compares first.
+    signature = models.GeneratedField(
+        expression=Cast(
+            models.Func(
+                models.F("vector"), function="binary_quantize", output_field=BitField(length=DIMENSION)
+            ),
+            BitField(length=DIMENSION),
+        ),
+        output_field=BitField(length=DIMENSION),
+        db_persist=True,
+    )
     # Of the vector's own text (token_signs.py). Null if the provider gives no word pieces, or gave none yet.
     token_signs = models.BinaryField(null=True, blank=True, editable=False)
     model = models.CharField(max_length=200)

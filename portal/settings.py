@@ -172,18 +172,18 @@ SEARCH_SEMANTIC_SHARE_MIN = env.number("SEARCH_SEMANTIC_SHARE_MIN", 0.25, low=0,
     meaning="Weight of the vectors for a question that spells out the names of its matches; the keywords have the rest.")
 SEARCH_SEMANTIC_SHARE_MAX = env.number("SEARCH_SEMANTIC_SHARE_MAX", 0.75, low=SEARCH_SEMANTIC_SHARE_MIN, high=1,
     meaning="Weight of the vectors for a question that names none of its matches.")
-SEARCH_SHORT_SHARE = env.number("SEARCH_SHORT_SHARE", 0.2, low=0, high=1,
-    meaning="How much more the vectors weigh for a question of few words: times 2.2 - ln(1 + words), as long as that is above 0. 0: no more.")
 SEARCH_SENTENCES = env.number("SEARCH_SENTENCES", 0.5, low=0, high=1,
     meaning="Weight of the best sentence of a question that has several; the whole question has the rest. 0: the whole question alone.")
 SEARCH_NAME_MATCH = env.number("SEARCH_NAME_MATCH", 0.15, low=0, high=1,
     meaning="What a tool gains at most when the question says in other words what it is called. 0: nothing.")
-SEARCH_CANDIDATES_MIN = env.integer("SEARCH_CANDIDATES_MIN", 30, low=1, high=1000,
-    meaning="Candidates that are ranked, at least (SRC-3).")
-SEARCH_CANDIDATES_PER_RESULT = env.integer("SEARCH_CANDIDATES_PER_RESULT", 2, low=1, high=20,
-    meaning="Candidates that are ranked for each result that is asked for (SRC-3).")
-SEARCH_EXACT_LIMIT = env.integer("SEARCH_EXACT_LIMIT", 10_000, low=0, high=1_000_000,
-    meaning="Up to so many tools vectors are compared one by one; beyond it through the HNSW index.")
+SEARCH_CANDIDATES = env.integer("SEARCH_CANDIDATES", max(30, 2 * SEARCH_TOP_K_MAX), low=SEARCH_TOP_K_MAX, high=2000,
+    meaning="Candidates that are ranked, for however few results, so that fewer are always the first of more (SRC-3).")
+SEARCH_EXACT_LIMIT = env.integer("SEARCH_EXACT_LIMIT", 2500, low=0, high=1_000_000,
+    meaning="Up to so many tools vectors are compared one by one; of more, their signs are, and then the best `SEARCH_RESCORED` by their vectors.")
+SEARCH_RESCORED = env.integer("SEARCH_RESCORED", 800, low=100, high=100_000,
+    meaning="Tools whose vectors are compared after the signs: more find what signs alone misjudge, and take longer.")
+SEARCH_FILTERED_LIMIT = env.integer("SEARCH_FILTERED_LIMIT", 10_000, low=0, high=1_000_000,
+    meaning="Up to so many tools that pass the filters of a search are listed first; of more, the best are tested one after the other.")
 SEARCH_POSTINGS_BUDGET = env.integer("SEARCH_POSTINGS_BUDGET", 2500, low=1, high=1_000_000,
     meaning="Postings that a question reads, at most, its rarest words first.")
 SEARCH_QUERY_CACHE = env.integer("SEARCH_QUERY_CACHE", 1000, low=0, high=100_000,

@@ -33,8 +33,9 @@ SCOPES_OF_ROLE: dict[str, frozenset[str]] = {
     Role.ADMIN: frozenset({Scope.ADMIN}),
 }  # fmt: skip
 
-Audience = tuple[UUID, frozenset[str], str]
-"""Tenant, scopes and highest sensitivity: callers of one audience may know of each other what a cache tells."""
+Audience = tuple[UUID, frozenset[str], str, str]
+"""Tenant, scopes, highest sensitivity, and a member's name, who sees private tools of their own: callers of one audience may know
+of each other what a cache tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Rights:
     @property
     def audience(self) -> Audience:
         """The part of a cache's key that keeps what one caller asked from those with other rights (S4)."""
-        return self.tenant_id, self.scopes, self.max_sensitivity
+        return self.tenant_id, self.scopes, self.max_sensitivity, self.username
 
     @property
     def may_edit(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import uuid
 from collections.abc import Callable, Sequence
@@ -304,20 +305,21 @@ def test_s2_raw_sql_sees_no_other_tenant(first: World, second: World, rows: Any)
 def test_s2_the_candidate_function_gives_nothing_across_tenants(
     first: World, second: World, rows: Any
 ) -> None:
-    asked = f"SELECT id FROM tools_search_candidates(NULL, '{RARE_WORD}', 50)"
+    asked = f"SELECT id FROM search_candidates('tool', NULL, '{RARE_WORD}', 50)"
     with tenant_context(first.tenant.pk):
         own = {pk for (pk,) in rows(asked)}
     with tenant_context(second.tenant.pk):
         assert own
         assert own.isdisjoint({pk for (pk,) in rows(asked)})
-        assert rows(f"SELECT id FROM tools_search_candidates(NULL, '{first.canary}', 50)") == []
+        assert rows(f"SELECT id FROM search_candidates('tool', NULL, '{first.canary}', 50)") == []
         assert rows(
-            f"SELECT id FROM tools_search_candidates(NULL, '{RARE_WORD}', 50, only_names => ARRAY[%s])", [first.tool.tool_id]
+            f"SELECT id FROM search_candidates('tool', NULL, '{RARE_WORD}', 50, filters => %s)", [json.dumps({"names": [first.tool.tool_id]})]
         ) == []  # fmt: skip
-        quoted = "x'') UNION SELECT tool_id, 1, ''a'', 1, 1, 1, 1 FROM tools_posting --"
+        quoted = "x') UNION SELECT entity_id, 1, 'a', 1, 1, 1, 1 FROM tools_posting --"
         assert (
             rows(
-                f"SELECT id FROM tools_search_candidates(NULL, '{RARE_WORD}', 50, categories => ARRAY['{quoted}'])"
+                f"SELECT id FROM search_candidates('tool', NULL, '{RARE_WORD}', 50, filters => %s)",
+                [json.dumps({"category": [quoted]})],
             )
             == []
         )
@@ -335,12 +337,12 @@ def test_s2_vectors_are_searched_within_the_tenant(first: World, second: World, 
         with tenant_context(world.tenant.pk):
             ToolEmbedding.objects.update(vector=vector, vector_hash=models.F("source_hash"), status="ready")
     literal = "[" + ",".join(str(float(one)) for one in vector) + "]"
-    for exact_limit in (10_000, 0):  # one by one, and through the shared index
+    for exact_limit in (10_000, 0):  # by their numbers, and by their signs first
         with tenant_context(second.tenant.pk):
             found = {
                 pk
                 for (pk,) in rows(
-                    f"SELECT id FROM tools_search_candidates('{literal}', '', 50, exact_limit => {exact_limit})"
+                    f"SELECT id FROM search_candidates('tool', '{literal}', '', 50, exact_limit => {exact_limit})"
                 )
             }
             assert found == set(Tool.objects.values_list("pk", flat=True))

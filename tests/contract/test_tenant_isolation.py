@@ -200,6 +200,7 @@ def test_sec_1_functions_that_run_as_their_owner_are_closed(admin_database: Owne
         "portal_memberships",
         "portal_invitations",
         "portal_tenant",
+        "search_candidates",
         "tools_search_candidates",
     }
     for name, settings, owner, acl, can_login, superuser in functions:

@@ -49,22 +49,6 @@ def login(variable: str, *, url: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def without_vector_index(owner: psycopg.Connection[Any]) -> Iterator[None]:
-    """Within it no index holds the vectors of tools, whose rows are then stored ten times as fast. It is built at the end."""
-    indexes = owner.execute(
-        "SELECT indexname, indexdef FROM pg_indexes "
-        "WHERE tablename = 'tools_toolembedding' AND indexdef LIKE '%USING hnsw%'"
-    ).fetchall()
-    for name, _ in indexes:
-        owner.execute(f"DROP INDEX {name}")
-    try:
-        yield
-    finally:
-        for _, definition in indexes:
-            owner.execute(definition)
-
-
-@contextmanager
 def held_snapshot() -> Iterator[None]:
     """As of a dump or a report that runs for long: what was deleted since cannot be cleared away."""
     with psycopg.connect(os.environ["DATABASE_ADMIN_URL"]) as holder:

@@ -10,6 +10,7 @@ from django.db import connection
 from django.db.models import F
 from pgvector import Vector
 
+from portal.tenancy.models import Scope
 from portal.tenancy.rights import Rights
 from tests.support.embeddings.providers import hash_vector
 from tools.models import Tool, ToolEmbedding
@@ -17,10 +18,18 @@ from tools.search import service
 from tools.search.query import SearchAnswer, SearchFilters, SearchQuery
 
 
-def ask(tenant_id: UUID, text: str, top_k: int = 20, **filters: tuple[str, ...]) -> SearchAnswer:
-    return service.search(
-        Rights.unrestricted(tenant_id, "test"), SearchQuery(text, top_k, SearchFilters(**filters))
-    )
+def ask(
+    tenant_id: UUID, text: str, top_k: int = 20, *, rights: Rights | None = None, **filters: Any
+) -> SearchAnswer:
+    """Without `rights`, as the tenant itself."""
+    rights = rights or Rights.unrestricted(tenant_id, "test")
+    return service.search(rights, SearchQuery(text, top_k, SearchFilters(**filters)))
+
+
+def reader(tenant_id: UUID, username: str = "", **rights: Any) -> Rights:
+    """Somebody who may read alone: a member of this name, or a key."""
+    scopes = frozenset({Scope.SEARCH_READ, Scope.TOOLS_READ})
+    return Rights(tenant_id, "reader", scopes, username=username, **rights)
 
 
 def found(answer: SearchAnswer) -> list[str]:
@@ -52,7 +61,8 @@ def candidates(
     given["vector"] = None if vector is None else Vector(vector).to_text()
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT * FROM tools_search_candidates(query_vector => %(vector)s::vector{named})", given
+            f"SELECT * FROM search_candidates(kind => 'tool', query_vector => %(vector)s::vector{named})",
+            given,
         )
         columns = [column.name for column in cursor.description]
         return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]

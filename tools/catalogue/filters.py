@@ -14,6 +14,8 @@ from tools.models import Tool, ToolQuerySet, ToolType
 
 def spellings(text: str) -> list[str]:
     """A text in each of the ways in which Unicode composes its characters, of which a stored text may have any."""
+    if text.isascii():
+        return [text]
     return list(
         dict.fromkeys((text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD"))))
     )

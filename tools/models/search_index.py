@@ -56,10 +56,10 @@ class SearchDocument(models.Model):
 class Posting(models.Model):
     """A lexeme of an active tool with its BM25F weight. A trigger on tools_tool writes the rows."""
 
-    pk = models.CompositePrimaryKey("tenant", "lexeme", "tool")
+    pk = models.CompositePrimaryKey("tenant", "lexeme", "entity")
     tenant = models.ForeignKey(Tenant, on_delete=models.DO_NOTHING, related_name="+")
     lexeme = models.TextField(db_collation="C")
-    tool = models.ForeignKey(Tool, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+")
+    entity = models.ForeignKey(Tool, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+")
     weight = models.FloatField()  # PostgreSQL's real
 
     objects: ClassVar[TenantManager[Posting]] = TenantManager()

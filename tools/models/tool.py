@@ -16,6 +16,7 @@ from django.db.models.functions import Now
 
 from embeddings import slots
 from embeddings.models import EntityEmbedding
+from portal.json_types import JsonObject
 from portal.tenancy.fields import CompositeForeignKey, TenantForeignKey, one_of
 from portal.tenancy.history import track
 from portal.tenancy.models import Sensitivity, TenantManager, TenantModel
@@ -67,6 +68,19 @@ def _seen_by(rights: Rights, by_anybody: list[Visibility], prefix: str) -> Q:
         return bounded
     owned = Q(**{f"{prefix}owner": rights.username}) if rights.username else Q()
     return bounded & (Q(**{f"{prefix}visibility__in": by_anybody}) | owned)
+
+
+def found_by(rights: Rights) -> JsonObject:
+    """The caller's rights as the statement of a search takes them (search_kind_tool of tools/search/sql/): it finds public tools, and
+    private ones for their owner and for callers who may edit, up to the caller's sensitivity; unlisted ones it never finds (CAT-1)."""
+    told: JsonObject = {}
+    if rights.may_edit:
+        told["private"] = True
+    elif rights.username:
+        told["owner"] = rights.username
+    if not rights.sees_all_sensitivities:
+        told["sensitivities"] = rights.sensitivities
+    return told
 
 
 class ToolQuerySet(models.QuerySet["Tool"]):

@@ -14,7 +14,9 @@ from django.conf import settings
 class SearchFilters:
     """What a tool must be to be ranked at all (SRC-2); None does not filter.
 
-    Within one filter any value will do, except `tags`, of which a tool must have all. `exclude` holds names or tool_ids.
+    Within one filter any value will do, except `tags`, of which a tool must have all. `language` is a tag, `personas` are those
+    that a tool is meant for, `parameter` is the name of one of its parameters; `names` and `exclude` hold names or tool_ids.
+    Retired tools are found only where `lifecycle` names them.
     """
 
     namespace: tuple[str, ...] | None = None
@@ -24,15 +26,28 @@ class SearchFilters:
     source_protocol: tuple[str, ...] | None = None
     source: tuple[str, ...] | None = None
     routing_domain: tuple[str, ...] | None = None
+    semantic_namespace: tuple[str, ...] | None = None
     sensitivity: tuple[str, ...] | None = None
+    language: tuple[str, ...] | None = None
+    personas: tuple[str, ...] | None = None
+    parameter: tuple[str, ...] | None = None
+    lifecycle: tuple[str, ...] | None = None
+    embedding_status: tuple[str, ...] | None = None
+    core: bool | None = None
     names: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
 
-    def applied(self) -> dict[str, list[str]]:
-        return {name: list(value) for name in FILTER_NAMES if (value := getattr(self, name)) is not None}
+    def applied(self) -> dict[str, list[str] | bool]:
+        return {
+            name: value if isinstance(value, bool) else list(value)
+            for name in FILTER_NAMES
+            if (value := getattr(self, name)) is not None
+        }
 
 
 FILTER_NAMES = tuple(one.name for one in fields(SearchFilters))
+FLAGS = ("core",)
+"""The filters that are true or false; every other one holds texts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ def best(candidates: Sequence[Candidate], *, top_k: int) -> list[Candidate]:
     """The `top_k` candidates with the highest score, best first; ties by id, so that every answer is repeatable."""
     ranked = sorted(
         candidates,
-        key=lambda candidate: (-score(candidate), not candidate.is_named, str(candidate.tool_id)),
+        key=lambda candidate: (-score(candidate), str(candidate.tool_id)),
     )
     return ranked[:top_k]
 
@@ -37,7 +37,7 @@ def named_first(candidates: Sequence[Candidate]) -> list[Candidate]:
     named = [score(candidate) for candidate in candidates if candidate.is_named]
     if not named:
         return list(candidates)
-    lift = max(map(score, candidates)) - min(0.0, *named)
+    lift = 1 + max(map(score, candidates)) - min(named)  # with room for rounding
     return [replace(one, lift=lift) if one.is_named else one for one in candidates]
 
 

@@ -25,8 +25,6 @@ from tools.search.sql import load
 
 _SENTENCES = load("search_sentences.sql")
 _SIGNS = load("search_signs.sql")
-CANDIDATES = 100
-"""Candidates that the sentences of a question choose from: as many as each arm offers at least."""
 NAMED = 50
 """The best candidates, among which the match of names decides."""
 
@@ -38,11 +36,6 @@ class Refinement:
     text: str
     tokens: TokenStates
     parts: tuple[sentences.Sentence, ...]
-
-    @property
-    def candidates(self) -> int:
-        """Candidates that the steps need, at least."""
-        return CANDIDATES if self.parts else NAMED
 
 
 def planned(text: str, question: QuestionEmbedding | None) -> Refinement | None:

@@ -6,11 +6,13 @@ question is answered by keyword alone, and the answer says so (SRC-5).
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -19,11 +21,14 @@ from django.db import Error, connection
 from embeddings import slots
 from embeddings.models import EmbeddingStatus
 from embeddings.slots import Slot
+from portal.json_types import JsonObject
 from portal.tenancy.context import current_tenant, tenant_context
 from portal.tenancy.rights import Rights
+from tools.catalogue.filters import spellings
 from tools.models import Source, ToolEmbedding
+from tools.models.tool import found_by
 from tools.search import ranking, refinement
-from tools.search.query import FILTER_NAMES, Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
+from tools.search.query import Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
 from tools.search.question import QuestionEmbedding, embed
 from tools.search.refinement import Refinement
 from tools.search.sql import load
@@ -110,46 +115,50 @@ def _candidates(
     rights: Rights,
     steps: Refinement | None,
 ) -> list[Candidate]:
-    candidates_wanted = settings.SEARCH_CANDIDATES_PER_RESULT * query.top_k
     arguments = {
+        "kind": "tool",
         "query_vector": question.vector if question else None,
         "query_text": query.text,
-        "max_results": max(
-            settings.SEARCH_CANDIDATES_MIN, candidates_wanted, steps.candidates if steps else 0
-        ),
-        "with_words": bool(steps and steps.parts),
+        "max_results": settings.SEARCH_CANDIDATES,
+        "filters": json.dumps(_filters(query.filters)),
+        "rights": json.dumps(found_by(rights)),
         "fusion": settings.SEARCH_FUSION,
         "vector_slot": slot.number,
         "exact_limit": settings.SEARCH_EXACT_LIMIT,
+        "rescored": settings.SEARCH_RESCORED,
+        "filtered_limit": settings.SEARCH_FILTERED_LIMIT,
         "postings_budget": settings.SEARCH_POSTINGS_BUDGET,
         "rrf_k": settings.SEARCH_RRF_K,
         "min_similarity": settings.SEARCH_MIN_SIMILARITY,
         "semantic_share_min": settings.SEARCH_SEMANTIC_SHARE_MIN,
         "semantic_share_max": settings.SEARCH_SEMANTIC_SHARE_MAX,
-        **_filter_arguments(_within(rights, query.filters)),
+        "with_words": bool(steps and steps.parts),
     }
     with connection.cursor() as cursor:
         cursor.execute(_SEARCH_CANDIDATES, arguments)
-        return [Candidate(*row) for row in cursor.fetchall()]
+        return [_candidate(*row) for row in cursor.fetchall()]
 
 
-def _within(rights: Rights, filters: SearchFilters) -> SearchFilters:
-    """The filters, narrowed to the sensitivities that the caller may see. Without a bound they cost no filter."""
-    if rights.sees_all_sensitivities:
-        return filters
-    wanted = filters.sensitivity
-    allowed = tuple(one for one in rights.sensitivities if wanted is None or one in wanted)
-    return replace(filters, sensitivity=allowed)
+def _candidate(*row: Any) -> Candidate:
+    *known, words, scores = row
+    candidate = Candidate(*known)
+    return replace(candidate, words=dict(zip(words, scores, strict=True))) if words else candidate
 
 
-def _filter_arguments(filters: SearchFilters) -> dict[str, list[str] | list[UUID] | None]:
-    """A value for every filter: None where the search has none. A source comes as a slug and is searched by its id."""
-    arguments: dict[str, list[str] | list[UUID] | None] = {**dict.fromkeys(FILTER_NAMES), **filters.applied()}
-    if filters.source is not None:
-        arguments["source"] = list(
-            Source.objects.filter(slug__in=filters.source).values_list("pk", flat=True)
-        )
-    return arguments
+def _filters(filters: SearchFilters) -> JsonObject:
+    """The filters as the database takes them: texts in each of their spellings, sources by their ids."""
+    given: JsonObject = {}
+    for name, values in filters.applied().items():
+        if isinstance(values, bool):
+            given[name] = values
+        elif name == "tags":  # all of them, each in any spelling
+            given[name] = [spellings(value) for value in values]
+        else:
+            given[name] = [spelt for value in values for spelt in spellings(value)]
+    if "source" in given:
+        ids = Source.objects.filter(slug__in=given["source"]).values_list("pk", flat=True)
+        given["source"] = [str(pk) for pk in ids]
+    return given
 
 
 def _tools(slot: Slot, ids: list[UUID]) -> dict[UUID, FoundTool]:

@@ -207,20 +207,10 @@ def test_api_3_a_key_sees_tools_up_to_its_sensitivity(
         )
 
 
-def candidates_take_sensitivities() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT 'sensitivities' = ANY (proargnames) FROM pg_proc WHERE proname = 'tools_search_candidates'"
-        )
-        return bool(cursor.fetchall()[0][0])
-
-
 @pytest.mark.parametrize("highest", Sensitivity.values)
 def test_api_3_search_shows_tools_up_to_the_keys_sensitivity(
     owner: Tenant, tool_of: Callable[..., Tool], highest: str
 ) -> None:
-    if not candidates_take_sensitivities():
-        pytest.skip("tools_search_candidates has no filter by sensitivity yet")
     for level in Sensitivity.values:
         tool_of(f"mail_{level}", sensitivity=level)
     client = make_api(owner, max_sensitivity=highest)

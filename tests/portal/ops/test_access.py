@@ -23,7 +23,7 @@ WRONG = {
     "a policy more is for everybody": "CREATE POLICY more ON tools_tool USING (true)",
     "row-level security is off": "ALTER TABLE tools_tool DISABLE ROW LEVEL SECURITY",
     "row-level security is not forced": "ALTER TABLE tools_tool NO FORCE ROW LEVEL SECURITY",
-    "a function runs as another owner": "ALTER FUNCTION tools_search_candidates OWNER TO CURRENT_USER",
+    "a function runs as another owner": "ALTER FUNCTION search_candidates OWNER TO CURRENT_USER",
     "everybody may run a function": "GRANT EXECUTE ON FUNCTION portal_memberships TO PUBLIC",
     "history can be changed": "GRANT UPDATE, DELETE ON tools_toolevent TO portal_app",
     "everybody may create tables": "GRANT CREATE ON SCHEMA public TO PUBLIC",
@@ -37,8 +37,8 @@ WRONG = {
         DROP POLICY tenant ON tools_tool; DROP POLICY tenant ON tools_source; DROP POLICY tenant ON tenancy_apikey;
         REVOKE ALL ON ALL TABLES IN SCHEMA public FROM portal_app, portal_worker, portal_search, portal_identity;
         REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM portal_app, portal_worker;
-        ALTER FUNCTION tools_search_candidates OWNER TO CURRENT_USER;
-        GRANT EXECUTE ON FUNCTION tools_search_candidates TO PUBLIC
+        ALTER FUNCTION search_candidates OWNER TO CURRENT_USER;
+        GRANT EXECUTE ON FUNCTION search_candidates TO PUBLIC
     """,
 }
 

@@ -226,7 +226,7 @@ def test_a_score_does_not_tell_how_many_tools_above_a_key_have_a_word_SEC_4(
         value: float = next(one["components"]["keyword"] for one in found if one["tool"]["tool_id"] == "seen")
         return value
 
-    low, whole = make_api(owner, max_sensitivity="public"), make_api(owner)
+    low, whole = make_api(owner, max_sensitivity="public"), make_api(owner, "search:read")
     tool_of("seen", description="A zorblax.", sensitivity="public")
     before = keyword(low)
     for number in range(5):

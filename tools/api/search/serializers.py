@@ -12,7 +12,7 @@ from portal.json_types import JsonObject
 from portal.tenancy.models import Sensitivity
 from tools.api.fields import AnyField, refuse_unknown
 from tools.api.schema.json_schema import BOOLEAN, COUNT, ID, TEXT, TEXTS, described, or_null
-from tools.search.query import FILTER_NAMES, SearchFilters, SearchQuery
+from tools.search.query import FILTER_NAMES, FLAGS, SearchFilters, SearchQuery
 
 # The filters that may hold more values than the others.
 _MAX_FILTER_VALUES = {"names": settings.SEARCH_NAMES_MAX, "exclude": settings.SEARCH_NAMES_MAX}
@@ -22,7 +22,24 @@ ALIASES = {
     "domain": "routing_domain",
     "type": "tool_type",
     "exclude_names": "exclude",
+    "persona": "personas",
+    "status": "embedding_status",
 }
+
+_ANY = "Any of these. Several, or one with commas."
+FILTERS = dict.fromkeys(FILTER_NAMES, _ANY) | {
+    "tags": "All of these. Several, or one with commas.",
+    "language": "A tag; any of these.",
+    "personas": "Whom the tool is meant for; any of these.",
+    "parameter": "The name of a parameter that the tool takes; any of these.",
+    "source": "Slugs; any of these.",
+    "lifecycle": "Any of `active`, `deprecated`, `retired`. Without it, all but retired tools.",
+    "embedding_status": "Any of `pending`, `ready`, `failed`, `disabled`, `blank`.",
+    "core": "Whether it is always offered to an agent.",
+    "names": "tool_ids or names; any of these.",
+    "exclude": "tool_ids or names; none of these.",
+}
+"""What a value of each filter means."""
 
 
 class WordsField(serializers.ListField):
@@ -50,8 +67,11 @@ class SearchSerializer(serializers.Serializer[JsonObject]):
         fields = super().get_fields()
         # Only the filters that were given: making the others would be a tenth of a search's time in Python.
         for name in self._given:
+            if name in FLAGS:
+                fields[name] = serializers.BooleanField(required=False, help_text=FILTERS[name])
+                continue
             most = _MAX_FILTER_VALUES.get(name, settings.SEARCH_FILTER_VALUES_MAX)
-            fields[name] = WordsField(required=False, max_length=most)
+            fields[name] = WordsField(required=False, max_length=most, help_text=FILTERS[name])
         return fields
 
     _given: Iterable[str] = FILTER_NAMES
@@ -70,7 +90,9 @@ class SearchSerializer(serializers.Serializer[JsonObject]):
 
     def to_query(self) -> SearchQuery:
         data = self.validated_data
-        filters = {name: tuple(data[name]) for name in FILTER_NAMES if name in data}
+        filters: dict[str, Any] = {
+            name: data[name] if name in FLAGS else tuple(data[name]) for name in FILTER_NAMES if name in data
+        }
         return SearchQuery(text=data["query"], top_k=data["top_k"], filters=SearchFilters(**filters))
 
 

@@ -13,9 +13,9 @@ from portal.json_types import JsonObject
 from portal.tenancy.models import Scope
 from tools.api.base import ApiView
 from tools.api.schema import operations as docs
-from tools.api.schema.json_schema import TEXT, TEXTS, field_schema
-from tools.api.search.serializers import ANSWER, SearchSerializer, found_tool
-from tools.search.query import FILTER_NAMES
+from tools.api.schema.json_schema import BOOLEAN, TEXT, TEXTS, field_schema
+from tools.api.search.serializers import ANSWER, FILTERS, SearchSerializer, found_tool
+from tools.search.query import FILTER_NAMES, FLAGS
 from tools.search.service import search
 
 _TIMING = docs.header("Server-Timing", "Milliseconds of each stage.", 200)
@@ -36,7 +36,12 @@ class SearchView(ApiView):
                 required=True,
             ),
             docs.query("top_k", field_schema(SearchSerializer().fields["top_k"])),
-            *(docs.query(name, TEXTS, "Several, or one with commas.") for name in FILTER_NAMES),
+            *(
+                docs.query(name, BOOLEAN, FILTERS[name])
+                if name in FLAGS
+                else docs.query(name, TEXTS, FILTERS[name])
+                for name in FILTER_NAMES
+            ),
             _TIMING,
             *docs.IF_NONE_MATCH,
         ],
@@ -63,7 +68,16 @@ class SearchView(ApiView):
                 "query": "refund a customer's last payment",
                 "top_k": 5,
                 "tags": ["billing"],
-            }
+            },
+            "Among what a gateway can run now": {
+                "query": "what is the weather in Oslo?",
+                "names": ["get_forecast", "get_time"],
+                "exclude": ["get_forecast_beta"],
+            },
+            "Deprecated tools of a language that take an account": {
+                "query": "close an account",
+                "filters": {"language": ["python"], "parameter": ["account_id"], "lifecycle": ["deprecated"]},
+            },
         },
     )
     def post(self, request: Request) -> Response:

@@ -13,8 +13,3 @@ from pathlib import Path
 def load(name: str) -> str:
     """The text of one file of this folder, such as `search_candidates.sql`. Raises FileNotFoundError."""
     return (Path(__file__).parent / name).read_text(encoding="utf-8")
-
-
-def newest(name: str) -> str:
-    """The text of the highest number of that name, which is what all migrations leave."""
-    return load(max(file.name for file in Path(__file__).parent.glob(f"[0-9]*_{name}.sql")))

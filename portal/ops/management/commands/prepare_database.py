@@ -13,7 +13,7 @@ from psycopg.errors import InsufficientPrivilege
 from portal.ops import access
 from portal.ops.logins import OneLoginTwice, ensure_logins
 from portal.tenancy.commands import REFUSED, Options, PortalCommand
-from tools.search.sql import newest
+from tools.search.sql import load
 
 MANUAL = "docs/backup.md says what the owner's login must be allowed."
 
@@ -53,8 +53,8 @@ class Command(PortalCommand):
 
 
 def _restore_search() -> list[str]:
-    """Makes tools_search_candidates where pg_restore could not: it sets parameters of pgvector, and PostgreSQL lets an owner who
-    is no superuser do so in a session that has used pgvector. Before `migrate`, which may replace it.
+    """Makes tools_search_candidates where pg_restore could not, in dumps of before migration tools.0020: it set parameters of pgvector,
+    and PostgreSQL lets an owner who is no superuser do so in a session that has used pgvector. Before `migrate`, which replaces it.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -64,7 +64,7 @@ def _restore_search() -> list[str]:
         if table is None or function is not None:
             return []
         cursor.execute("SELECT '[1]'::vector")
-        cursor.execute(newest("candidates"))
+        cursor.execute(load("0017_candidates.sql"))
     return ["CREATE FUNCTION tools_search_candidates"]
 
 

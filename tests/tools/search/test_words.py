@@ -28,7 +28,7 @@ Rows = Callable[..., list[tuple[Any, ...]]]
 
 WANTED = """SELECT tool.tenant_id, term.lexeme, tool.id, term.weight
     FROM tools_tool AS tool, tools_posting_weights(tool.search_vector) AS term WHERE tool.active"""
-STORED = "SELECT tenant_id, lexeme, tool_id, weight FROM tools_posting"
+STORED = "SELECT tenant_id, lexeme, entity_id, weight FROM tools_posting"
 OUT_OF_STEP = f"(({WANTED}) EXCEPT ({STORED})) UNION ALL (({STORED}) EXCEPT ({WANTED}))"
 
 

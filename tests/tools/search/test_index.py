@@ -32,7 +32,7 @@ def test_the_declared_expression_gives_what_the_generated_column_holds(tools: li
 
 
 def test_an_active_tool_has_a_posting_for_each_of_its_lexemes(tools: list[Tool]) -> None:
-    found = Posting.objects.filter(tool=tools[0])
+    found = Posting.objects.filter(entity=tools[0])
     assert {posting.lexeme for posting in found} >= {"get", "user", "id", "return", "one", "peopl"}
     assert all(posting.weight > 0 for posting in found)
     assert found.get(lexeme="user").weight > found.get(lexeme="one").weight

@@ -64,7 +64,7 @@ def test_case_61_texts_that_were_stored_before_are_split_anew_by_the_migration_S
     (split,) = import_module("tools.migrations.0018_words_normalised").Migration.operations
 
     def postings() -> set[Any]:
-        return set(admin_database.execute("SELECT lexeme, tool_id, weight FROM tools_posting").fetchall())
+        return set(admin_database.execute("SELECT lexeme, entity_id, weight FROM tools_posting").fetchall())
 
     with admin_database.transaction(force_rollback=True):
         now = postings()

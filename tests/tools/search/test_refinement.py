@@ -7,7 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from embeddings.token_signs import token_signs
 from tests.support.embeddings.providers import word_states
@@ -46,12 +49,13 @@ def check_sums(answer: SearchAnswer) -> None:
 def test_a_tool_that_serves_one_sentence_well_rises_over_one_that_touches_both_SRC_1(
     make_tool: MakeTool, asked: Asked, settings: Any
 ) -> None:
-    for tool_id, words, cosine in (
-        ("both", "Weather or letter, in Rome.", 0.5),
-        ("deliver", "Deliver a letter then.", 0.45),
-        ("other", "Alpha beta.", 0.3),
-    ):
-        place(make_tool(tool_id=tool_id, name="gamma", description=words), toward(TWO, cosine, tool_id))
+    place(make_tool(tool_id="both", name="gamma", description="Weather, rome."), toward(TWO, 0.5, "both"))
+    said = word_states("Then deliver a letter.").states.astype(np.float32).sum(axis=0)
+    vector = toward(TWO, 0.45, "deliver") + 1.5 * said / np.linalg.norm(said)
+    place(
+        make_tool(tool_id="deliver", name="gamma", description="Deliver a letter."),
+        vector / np.linalg.norm(vector),
+    )
     settings.SEARCH_SENTENCES = 0
     assert found(asked(TWO))[0] == "both"
     settings.SEARCH_SENTENCES = 0.5
@@ -62,15 +66,17 @@ def test_a_tool_that_serves_one_sentence_well_rises_over_one_that_touches_both_S
 
 
 def test_a_question_of_one_sentence_costs_no_further_statement_SRC_11(
-    ready_tool: MakeTool, asked: Asked, settings: Any, django_assert_num_queries: Any
+    ready_tool: MakeTool, asked: Asked, settings: Any
 ) -> None:
     settings.SEARCH_NAME_MATCH = 0
     ready_tool("mail", "deliver a letter", 0.5)
-    asked("deliver a letter")  # the slot is known from here on
-    with django_assert_num_queries(4):  # tenant context, candidates, tools
+    for question in ("deliver a letter", TWO):  # the slot and the vectors are known from here on
+        asked(question)
+    with CaptureQueriesContext(connection) as one:
         plain = asked("deliver a letter")
-    with django_assert_num_queries(5):
+    with CaptureQueriesContext(connection) as two:
         asked(TWO)
+    assert len(two) == len(one) + 1
     assert plain.hits[0].components["sentences"] is None
 
 
@@ -78,20 +84,15 @@ def test_the_tool_whose_name_is_said_in_other_words_gains_SRC_1(
     ready_tool: MakeTool, asked: Asked, settings: Any
 ) -> None:
     question = "post a note to grandma"
-    tools = {
-        name: ready_tool(name, question, 0.5, name="alpha", description="Beta.") for name in ("one", "two")
-    }
-    for tool in tools.values():
-        sign(tool, "nothing alike")
-    last = max(tools.values(), key=lambda tool: str(tool.pk))
-    sign(last, "post note")
+    sign(ready_tool("nearer", question, 0.5, name="alpha", description="Beta."), "nothing alike")
+    sign(ready_tool("said", question, 0.49, name="alpha", description="Beta."), "post note")
     answer = asked(question)
-    assert found(answer)[0] == last.tool_id
+    assert found(answer) == ["said", "nearer"]
     assert [hit.components["name_match"] for hit in answer.hits] == pytest.approx([0.15, 0])
     check_sums(answer)
     settings.SEARCH_NAME_MATCH = 0
     answer = asked(question)
-    assert found(answer)[1] == last.tool_id
+    assert found(answer) == ["nearer", "said"]
     assert {hit.components["name_match"] for hit in answer.hits} == {None}
 
 
@@ -111,7 +112,7 @@ def test_no_tool_loses_for_having_no_signs_SRC_1(ready_tool: MakeTool, asked: As
 def test_an_equal_name_is_first_whatever_the_scores_say_SRC_1(
     question: str, make_tool: MakeTool, asked: Asked
 ) -> None:
-    for number in range(130):
+    for number in range(110):
         tool = make_tool(
             tool_id=f"t{number}", name="get weather now get weather", description="Get weather now. " * 3
         )
@@ -125,18 +126,3 @@ def test_an_equal_name_is_first_whatever_the_scores_say_SRC_1(
     assert {hit.components["equal_name"] for hit in answer.hits[1:]} == {None}
     check_sums(answer)
     assert found(asked(question, exclude=(found(answer)[0],)))[0] not in {"get_weather", "y"}
-
-
-def test_the_fewer_words_a_question_has_the_more_the_vectors_weigh_SRC_1(
-    ready_tool: MakeTool, asked: Asked, settings: Any
-) -> None:
-    # The one word is the whole name of a tool, so the vectors would weigh .25; with the rule .25 + .2 * (2.2 - ln 2).
-    ready_tool("word", "letter", 0.1, name="letter", description="Beta.")
-    ready_tool("meant", "letter", 0.9, name="alpha", description="Gamma.")
-    share = 0.25 + 0.2 * (2.2 - 0.6931)
-    settings.SEARCH_NAME_MATCH = 0
-    scores = {hit.tool["tool_id"]: hit.components["fused"] for hit in asked("letter").hits}
-    assert scores == pytest.approx({"meant": share, "word": share / 9 + 1 - share}, abs=1e-3)
-    settings.SEARCH_SHORT_SHARE = 0
-    scores = {hit.tool["tool_id"]: hit.components["fused"] for hit in asked("letter").hits}
-    assert scores == pytest.approx({"meant": 0.25, "word": 0.25 / 9 + 0.75}, abs=1e-3)

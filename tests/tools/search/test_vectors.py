@@ -15,7 +15,7 @@ import pytest
 
 from portal.tenancy.models import Tenant
 from tests.support.clients import make_api
-from tests.support.search import found, place, toward
+from tests.support.search import found, place, reader, toward
 from tools.catalogue.tools import update_tool
 from tools.models import Tool, ToolEmbedding
 from tools.search.query import SearchAnswer
@@ -27,7 +27,7 @@ Asked = Callable[..., SearchAnswer]
 QUESTION = "deliver a letter"
 WORDS = "Delivers letters."
 UNREADY = ("pending", "failed", "blank", "disabled")
-EXACT, INDEX = 10_000, 0  # of SEARCH_EXACT_LIMIT
+EXACT, SIGNS = 10_000, 0  # of SEARCH_EXACT_LIMIT
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def waiting(make_tool: MakeTool, ready_tool: MakeTool) -> None:
         ToolEmbedding.objects.filter(entity=silent).update(status=status)
 
 
-@pytest.mark.parametrize("limit", [EXACT, INDEX], ids=["exact", "index"])
+@pytest.mark.parametrize("limit", [EXACT, SIGNS], ids=["exact", "signs"])
 @pytest.mark.parametrize("fusion", ["score", "rrf"])
 def test_case_36_a_tool_without_a_vector_is_found_by_its_words_and_not_on_top_for_that_SRC_5(
     waiting: None, asked: Asked, settings: Any, fusion: str, limit: int
@@ -69,7 +69,7 @@ def test_case_36_the_pages_of_both_plans_are_the_same_SRC_1(
     waiting: None, asked: Asked, settings: Any
 ) -> None:
     pages = []
-    for settings.SEARCH_EXACT_LIMIT in (EXACT, INDEX):
+    for settings.SEARCH_EXACT_LIMIT in (EXACT, SIGNS):
         pages += [[(hit.tool["tool_id"], round(hit.score, 9)) for hit in asked(QUESTION).hits]]
     assert pages[0] == pages[1]
 
@@ -135,21 +135,21 @@ HIDDEN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN.keys())
 def test_a_tool_that_is_hidden_is_in_no_answer_and_comes_back_with_its_state_SRC_1(
-    hidden: dict[str, Any], ready_tool: MakeTool, asked: Asked, settings: Any
+    hidden: dict[str, Any], ready_tool: MakeTool, asked: Asked, tenant: Tenant, settings: Any
 ) -> None:
     ready_tool("shown", QUESTION, 0.3, description=WORDS, lifecycle="deprecated")
     tool = ready_tool("hidden", QUESTION, 0.9, description=WORDS)
     ways = [
         (semantic, limit, filters)
         for semantic in (True, False)
-        for limit in (EXACT, INDEX)
+        for limit in (EXACT, SIGNS)
         for filters in ({}, {"names": ("hidden", "shown")}, {"namespace": ("public",)})
     ]
 
     def answers() -> set[frozenset[str]]:
         seen = set()
         for settings.SEARCH_SEMANTIC, settings.SEARCH_EXACT_LIMIT, filters in ways:
-            seen.add(frozenset(found(asked(QUESTION, **filters))))
+            seen.add(frozenset(found(asked(QUESTION, rights=reader(tenant.pk), **filters))))
         return seen
 
     assert answers() == {frozenset({"shown", "hidden"})}
@@ -162,13 +162,13 @@ def test_a_tool_that_is_hidden_is_in_no_answer_and_comes_back_with_its_state_SRC
 
 
 def test_a_hidden_tool_does_not_take_the_place_of_another_SRC_1(
-    ready_tool: MakeTool, asked: Asked, settings: Any
+    ready_tool: MakeTool, asked: Asked, tenant: Tenant, settings: Any
 ) -> None:
     for number in range(8):
         visibility = "public" if number % 2 else "private"
         ready_tool(f"t{number}", QUESTION, 0.9 - number / 10, description=WORDS, visibility=visibility)
-    for settings.SEARCH_EXACT_LIMIT in (EXACT, INDEX):
-        assert found(asked(QUESTION, top_k=3)) == ["t1", "t3", "t5"]
+    for settings.SEARCH_EXACT_LIMIT in (EXACT, SIGNS):
+        assert found(asked(QUESTION, top_k=3, rights=reader(tenant.pk))) == ["t1", "t3", "t5"]
 
 
 def test_a_question_that_the_database_refuses_spoils_no_later_one_SRC_5(
