@@ -12,7 +12,7 @@ BEFORE = load("0020_kind_tool.sql").replace("CREATE FUNCTION", "CREATE OR REPLAC
 class Migration(migrations.Migration):
     dependencies = [
         ("tools", "0019_verbose_names"),
-        ("tools", "0020_kinds_of_entities"),
+        ("tools", "0022_ranking"),
         ("metrics", "0001_initial"),
     ]
 
