@@ -166,6 +166,8 @@ class EntityEmbedding(TenantModel):
         output_field=BitField(length=SIGNATURE_BITS),
         db_persist=True,
     )
+    # Of the vector's own text (token_signs.py). Null if the provider gives no word pieces, or gave none yet.
+    token_signs = models.BinaryField(null=True, blank=True, editable=False)
     model = models.CharField(max_length=200)
     dimension = models.SmallIntegerField(default=DIMENSION)
     truncated = models.BooleanField(default=False)  # the model did not read all of the text

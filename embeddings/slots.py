@@ -104,9 +104,9 @@ _cached: tuple[EmbeddingModel | None, float] = None, 0.0
 
 
 def serving_rows(embeddings: QuerySet[Row]) -> QuerySet[Row]:
-    """Those of the slot that serves, without their vectors: one row an entity. Whatever lists, counts or chooses entities by their
-    embedding reads these, as an entity has a row in each slot."""
-    return embeddings.filter(slot=serving().number).defer("vector", "signature")
+    """Those of the slot that serves, without what only searches read: one row an entity. Whatever lists, counts or chooses entities
+    by their embedding reads these, as an entity has a row in each slot."""
+    return embeddings.filter(slot=serving().number).defer("vector", "signature", "token_signs")
 
 
 def clear_cache() -> None:

@@ -28,6 +28,10 @@ SEARCH_SEMANTIC_SHARE_MIN = env.number("SEARCH_SEMANTIC_SHARE_MIN", 0.25, low=0,
     meaning="Weight of the vectors for a question that spells out the names of its matches; the keywords have the rest.")
 SEARCH_SEMANTIC_SHARE_MAX = env.number("SEARCH_SEMANTIC_SHARE_MAX", 0.75, low=SEARCH_SEMANTIC_SHARE_MIN, high=1,
     meaning="Weight of the vectors for a question that names none of its matches.")
+SEARCH_SENTENCES = env.number("SEARCH_SENTENCES", 0.5, low=0, high=1,
+    meaning="Weight of the best sentence of a question that has several; the whole question has the rest. 0: the whole question alone.")
+SEARCH_NAME_MATCH = env.number("SEARCH_NAME_MATCH", 0.15, low=0, high=1,
+    meaning="What a tool gains at most when the question says in other words what it is called. 0: nothing.")
 SEARCH_CANDIDATES = env.integer("SEARCH_CANDIDATES", max(30, 2 * SEARCH_TOP_K_MAX), low=SEARCH_TOP_K_MAX, high=2000,
     meaning="Candidates that are ranked, for however few results, so that fewer are always the first of more (SRC-3).")
 SEARCH_EXACT_LIMIT = env.integer("SEARCH_EXACT_LIMIT", 2500, low=0, high=1_000_000,

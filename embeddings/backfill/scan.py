@@ -105,7 +105,7 @@ def _scan_slot(
     )
     found = entity.model.objects.filter(models.Q(entity_id__in=ids), slot=slot.number)
     found = found.annotate(has_task=models.Exists(tasks.exclude(status=TaskStatus.FAILED)))
-    rows = {row.entity_id: row for row in found.defer("vector", "signature")}
+    rows = {row.entity_id: row for row in found.defer("vector", "signature", "token_signs")}
     with_task = {entity_id for entity_id, row in rows.items() if row.has_task}
     examined = [one for one in ids if _status(rows.get(one)) in options.statuses]
     result.examined.update(examined)

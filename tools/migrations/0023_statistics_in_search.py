@@ -11,7 +11,7 @@ BEFORE = load("0020_kind_tool.sql").replace("CREATE FUNCTION", "CREATE OR REPLAC
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("tools", "0021_words"),
+        ("tools", "0022_ranking"),
         ("metrics", "0001_initial"),
     ]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -103,6 +104,14 @@ class Candidate:
     average_latency_ms: float | None = None
     quality: float | None = None
     days_since_success: float | None = None
+    is_named: bool = False  # the question is its name or tool_id, and nothing else
+    # Of the question's lexemes those that it has, with their part of `keyword_score`; empty unless asked for.
+    words: Mapping[str, float] = field(default_factory=dict)
+    # What the steps after the fusion add to `score`, by component (refinement.py).
+    added: Mapping[str, float] = field(default_factory=dict)
+
+    def with_component(self, name: str, value: float) -> Candidate:
+        return replace(self, added={**self.added, name: value})
 
 
 FoundTool = dict[str, Any]

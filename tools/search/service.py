@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -19,27 +19,23 @@ from django.db import Error, connection
 
 from embeddings import slots
 from embeddings.models import EmbeddingStatus
-from embeddings.providers import EmbeddingProvider, ProviderError, Vectors
-from embeddings.providers.base import checked
 from embeddings.slots import Slot
 from metrics.search_log import new_search_id
 from portal.json_types import JsonObject
-from portal.resilience import circuit_breaker
 from portal.tenancy.context import current_tenant, tenant_context
-from portal.tenancy.rights import Audience, Rights
+from portal.tenancy.rights import Rights
 from tools.catalogue.filters import spellings
 from tools.models import Source, ToolEmbedding
 from tools.models.tool import found_by
-from tools.search import ranking, result_cache, spelling
+from tools.search import ranking, refinement, result_cache, spelling
 from tools.search.log import log_search
 from tools.search.model_rerank.service import rerank
 from tools.search.query import Candidate, FoundTool, SearchAnswer, SearchFilters, SearchQuery
+from tools.search.question import QuestionEmbedding, embed
+from tools.search.refinement import Refinement
 from tools.search.sql import load
 
 log = logging.getLogger(__name__)
-
-# Nine digits tell every float32 from the next; Python's own, of the same number as a double, are twice as long to parse.
-_VECTOR_TEXT = f"[{','.join(['%.9g'] * settings.EMBEDDING_DIMENSION)}]"
 
 _SEARCH_CANDIDATES = load("search_candidates.sql")
 _FETCH_TOOLS = load("fetch_tools.sql")
@@ -90,14 +86,18 @@ def _find(rights: Rights, slot: Slot, query: SearchQuery) -> SearchAnswer:
     started = time.perf_counter()
     read, corrections = spelling.corrected(rights, query)
     spelt = time.perf_counter()
-    vector, degraded = _query_vector(rights, slot, read.text)
+    question, degraded = embed(rights, slot, read.text)
+    steps = refinement.planned(read.text, question)
     embedded = time.perf_counter()
     with tenant_context(rights.tenant_id):
-        candidates = _candidates(slot, vector, read, rights)
-        if vector is not None and _vectors_are_missing(slot, candidates):
-            vector, degraded = None, ("vectors_missing",)
+        candidates = _candidates(slot, question, read, rights, steps)
         found = time.perf_counter()
-        ranked = ranking.rerank(candidates, _WEIGHTS)[: query.top_k]
+        if question is not None and _vectors_are_missing(slot, candidates):
+            question, degraded = None, ("vectors_missing",)
+        elif steps is not None:
+            candidates = refinement.refined(slot, steps, candidates)
+        ranked = ranking.named_first(ranking.rerank(candidates, _WEIGHTS))[: query.top_k]
+        refined = time.perf_counter()
         tools = _tools(slot, [one.candidate.tool_id for one in ranked])
     fetched = time.perf_counter()
     hits, reranking = rerank(rights, read, ranking.hits(ranked, tools, _WEIGHTS))
@@ -107,7 +107,7 @@ def _find(rights: Rights, slot: Slot, query: SearchQuery) -> SearchAnswer:
         corrected_text=read.text if corrections else None,
         corrections=corrections,
         hits=hits,
-        mode=_mode(vector, candidates),
+        mode=_mode(question, candidates),
         degraded=degraded,
         search_id=new_search_id(rights.tenant_id),
         took_ms=round((ended - started) * 1000, 2),
@@ -115,16 +115,17 @@ def _find(rights: Rights, slot: Slot, query: SearchQuery) -> SearchAnswer:
             "spelling": round((spelt - started) * 1000, 2),
             "embed": round((embedded - spelt) * 1000, 2),
             "candidates": round((found - embedded) * 1000, 2),
-            "fetch": round((fetched - found) * 1000, 2),
+            "rank": round((refined - found) * 1000, 2),
+            "fetch": round((fetched - refined) * 1000, 2),
             **({"rerank": reranking.took_ms} if reranking.took_ms else {}),
         },
         reranking=reranking,
     )
 
 
-def _mode(vector: str | None, candidates: Sequence[Candidate]) -> str:
+def _mode(question: QuestionEmbedding | None, candidates: Sequence[Candidate]) -> str:
     """Which arms had something to say: a question of stop words alone, for example, has no keywords."""
-    if vector is None:
+    if question is None:
         return "keyword"
     worded = not candidates or any(candidate.keyword_rank is not None for candidate in candidates)
     return "hybrid" if worded else "semantic"
@@ -140,60 +141,16 @@ def _vectors_are_missing(slot: Slot, candidates: Sequence[Candidate]) -> bool:
     return not is_ready.exists() and rows.exclude(status=EmbeddingStatus.BLANK).exists()
 
 
-def _query_vector(rights: Rights, slot: Slot, text: str) -> tuple[str | None, tuple[str, ...]]:
-    """The vector in pgvector's text form, or None with the reason."""
-    if not settings.SEARCH_SEMANTIC:
-        return None, ("semantic_search_off",)
-    if settings.EMBEDDING_PROVIDER == "disabled":
-        return None, ("embedding_disabled",)
-    try:
-        return _embed_query(rights.audience, slot, text), ()
-    except ProviderError as error:
-        log.warning("Searching by keyword alone (incident %s): %s", error.incident, error)
-        return None, ("embedding_unavailable",)
-
-
-@lru_cache(maxsize=settings.SEARCH_QUERY_CACHE)
-def _embed_query(audience: Audience, slot: Slot, text: str) -> str:
-    """Asks the provider unless its circuit is open. One slow failure opens it, as the searcher waits for each (R11).
-
-    The vector is the same for every `audience`. It is remembered for each apart, because a remembered one comes sooner, and
-    that would tell whoever measures the time, or reads `Server-Timing`, what another tenant has asked (S4).
-    """
-    provider = slot.embedder()
-    assert provider is not None  # noqa: S101 - the caller has looked at the setting
-    waits = circuit_breaker.seconds_until_trial("query")
-    wait = waits.get(slot.model)
-    if wait is not None and (wait > 0 or not circuit_breaker.acquire_trial(slot.model, "query")):
-        raise ProviderError("the circuit of the provider of query vectors is open")
-    started = time.monotonic()
-    try:
-        vector = _call_provider(provider, text)
-    except ProviderError as error:
-        if not error.permanent:
-            slow = time.monotonic() - started >= settings.EMBEDDING_QUERY_SLOW
-            circuit_breaker.record_failure(slot.model, "query", error, at_once=slow)
-        raise
-    if slot.model in waits:
-        circuit_breaker.record_success(slot.model, "query")
-    return _VECTOR_TEXT % tuple(vector.tolist())
-
-
-def _call_provider(provider: EmbeddingProvider, text: str) -> Vectors:
-    try:
-        vectors = provider.embed([text], "query")
-    except ProviderError:
-        raise
-    except Exception as error:
-        raise ProviderError(f"unexpected error of the provider: {type(error).__name__}: {error}") from error
-    vector: Vectors = checked(vectors, 1, settings.EMBEDDING_DIMENSION)[0]
-    return vector
-
-
-def _candidates(slot: Slot, vector: str | None, query: SearchQuery, rights: Rights) -> list[Candidate]:
+def _candidates(
+    slot: Slot,
+    question: QuestionEmbedding | None,
+    query: SearchQuery,
+    rights: Rights,
+    steps: Refinement | None,
+) -> list[Candidate]:
     arguments = {
         "kind": "tool",
-        "query_vector": vector,
+        "query_vector": question.vector if question else None,
         "query_text": query.text,
         "max_results": settings.SEARCH_CANDIDATES,
         "filters": json.dumps(_filters(query.filters)),
@@ -207,10 +164,17 @@ def _candidates(slot: Slot, vector: str | None, query: SearchQuery, rights: Righ
         "min_similarity": settings.SEARCH_MIN_SIMILARITY,
         "semantic_share_min": settings.SEARCH_SEMANTIC_SHARE_MIN,
         "semantic_share_max": settings.SEARCH_SEMANTIC_SHARE_MAX,
+        "with_words": bool(steps and steps.parts),
     }
     with connection.cursor() as cursor:
         cursor.execute(_SEARCH_CANDIDATES, arguments)
-        return [Candidate(*row) for row in cursor.fetchall()]
+        return [_candidate(*row) for row in cursor.fetchall()]
+
+
+def _candidate(*row: Any) -> Candidate:
+    *known, words, scores = row
+    candidate = Candidate(*known)
+    return replace(candidate, words=dict(zip(words, scores, strict=True))) if words else candidate
 
 
 def _filters(filters: SearchFilters) -> JsonObject:

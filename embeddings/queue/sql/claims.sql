@@ -109,7 +109,7 @@ FOR UPDATE OF e
 -- name: store
 -- Stores vectors and deletes their tasks: running -> (no task), pending -> ready. The embeddings are locked by `lock_current`,
 -- so their tasks may be locked now.
--- In:    entities, hashes, vectors, truncated, tasks, claims (parallel arrays), current (the entities that are locked), tenant,
+-- In:    entities, hashes, vectors, signs, truncated, tasks, claims (parallel arrays), current (the entities that are locked), tenant,
 --        slot, model.
 -- Out:   entity_id and lag (seconds since the request) of every stored vector.
 -- Index: the primary key of the tasks, the unique (tenant_id, entity_id, slot) of the embeddings.
@@ -121,10 +121,10 @@ WITH ours AS (
     RETURNING t.entity_id, extract(epoch FROM clock_timestamp() - t.wanted_at)::float8 AS lag
 )
 UPDATE {embeddings} e SET
-    vector = r.vector::vector, vector_hash = r.source_hash, status = 'ready', error = '',
+    vector = r.vector::vector, token_signs = r.signs, vector_hash = r.source_hash, status = 'ready', error = '',
     model = %(model)s, truncated = r.truncated, embedded_at = now()
-FROM ours JOIN unnest(%(entities)s::uuid[], %(hashes)s::text[], %(vectors)s::text[], %(truncated)s::bool[])
-    AS r(entity_id, source_hash, vector, truncated) USING (entity_id)
+FROM ours JOIN unnest(%(entities)s::uuid[], %(hashes)s::text[], %(vectors)s::text[], %(signs)s::bytea[], %(truncated)s::bool[])
+    AS r(entity_id, source_hash, vector, signs, truncated) USING (entity_id)
 WHERE e.tenant_id = %(tenant)s AND e.slot = %(slot)s AND e.entity_id = r.entity_id
 RETURNING e.entity_id, ours.lag
 

@@ -22,6 +22,7 @@ ON CONFLICT (tenant_id, entity_id, slot) DO UPDATE SET
     status = CASE WHEN e.vector_hash = excluded.source_hash THEN 'ready' ELSE excluded.status END,
     model = CASE WHEN e.vector IS NULL THEN excluded.model ELSE e.model END,
     vector = CASE WHEN excluded.status = 'blank' THEN NULL ELSE e.vector END,
+    token_signs = CASE WHEN excluded.status = 'blank' THEN NULL ELSE e.token_signs END,
     vector_hash = CASE WHEN excluded.status = 'blank' THEN NULL ELSE e.vector_hash END,
     embedded_at = CASE WHEN excluded.status = 'blank' THEN NULL ELSE e.embedded_at END,
     truncated = e.truncated AND excluded.status <> 'blank',

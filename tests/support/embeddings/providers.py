@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import resource
 import signal
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from embeddings.providers.base import Kind, ProviderError, Vectors
+from embeddings.providers.base import Kind, ProviderError, TokenStates, Vectors
 from embeddings.text import source_hash
 from tests.support.waits import wait_for
 
@@ -54,6 +55,23 @@ class HashEmbedder:
 
     def truncates(self, text: str) -> bool:
         return False
+
+
+class TokenEmbedder(HashEmbedder):
+    """Also gives the word pieces: every word is one, with the same state wherever it stands. `vectors` of texts are as before."""
+
+    def embed_with_tokens(self, texts: Sequence[str], kind: Kind) -> tuple[Vectors, list[TokenStates]]:
+        return self.embed(texts, kind), [word_states(text, self.dimension) for text in texts]
+
+
+def word_states(text: str, dimension: int = 384) -> TokenStates:
+    """The hash vector of every word of the text, whatever its case."""
+    words = list(re.finditer(r"\w+", text))
+    states = [hash_vector(word[0].lower(), dimension) for word in words]
+    return TokenStates(
+        np.array(states, np.float16).reshape(-1, dimension),
+        np.array([word.span() for word in words], np.int32).reshape(-1, 2),
+    )
 
 
 class SlowEmbedder(HashEmbedder):

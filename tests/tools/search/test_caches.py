@@ -15,7 +15,8 @@ from portal.tenancy.rights import Rights
 from tests.support.clients import make_api
 from tests.support.servers.embedding_server import EmbeddingServer, embedding_server
 from tools.search.query import SearchQuery
-from tools.search.service import _embed_query, search
+from tools.search.question import remembered
+from tools.search.service import search
 
 
 @pytest.fixture
@@ -24,10 +25,10 @@ def server(settings: Any) -> Iterator[EmbeddingServer]:
     with embedding_server() as running:
         settings.EMBEDDING_PROVIDER, settings.EMBEDDING_URL = "local-http", running.address
         providers._provider.cache_clear()
-        _embed_query.cache_clear()
+        remembered.clear()
         yield running
     providers._provider.cache_clear()
-    _embed_query.cache_clear()
+    remembered.clear()
 
 
 def rights(tenant_id: UUID, sensitivity: str = Sensitivity.RESTRICTED) -> Rights:
@@ -40,7 +41,7 @@ def test_a_question_that_another_tenant_has_asked_is_embedded_again_in_any_order
     mine, theirs = make_tenant().pk, make_tenant().pk
     asked = [(mine, "pay"), (theirs, "pay"), (mine, "refund"), (theirs, "refund")]
     for order in list(permutations(asked))[::6]:
-        _embed_query.cache_clear()
+        remembered.clear()
         server.asked.clear()
         for first in order:
             search(rights(first[0]), SearchQuery(first[1]))

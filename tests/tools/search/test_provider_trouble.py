@@ -16,7 +16,8 @@ from portal.tenancy.models import Tenant
 from portal.tenancy.rights import Rights
 from tests.support.servers.embedding_server import EmbeddingServer, embedding_server
 from tools.search.query import SearchAnswer, SearchQuery
-from tools.search.service import _embed_query, search
+from tools.search.question import remembered
+from tools.search.service import search
 
 Ask = Callable[[], SearchAnswer]
 
@@ -27,10 +28,10 @@ def server(settings: Any) -> Iterator[EmbeddingServer]:
         settings.EMBEDDING_PROVIDER, settings.EMBEDDING_URL = "local-http", running.address
         settings.EMBEDDING_TIMEOUT, settings.EMBEDDING_CIRCUIT_SECONDS = 30, 30
         providers._provider.cache_clear()
-        _embed_query.cache_clear()
+        remembered.clear()
         yield running
     providers._provider.cache_clear()
-    _embed_query.cache_clear()
+    remembered.clear()
 
 
 @pytest.fixture

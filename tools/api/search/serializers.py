@@ -172,6 +172,40 @@ _FOUND_TOOL = described(
     sensitivity={"type": "string", "enum": Sensitivity.values}, average_latency_ms=or_null({"type": "number"}),
     success_rate=or_null({"type": "number"}), embedding_status=or_null(TEXT),
 )  # fmt: skip
+_NUMBER = {"type": "number"}
+_RANK = or_null({"type": "integer", "minimum": 1})
+
+
+def _of_score(schema: JsonObject, description: str) -> JsonObject:
+    return {**schema, "description": description}
+
+
+COMPONENTS = {
+    **described(
+        similarity=_of_score(or_null(_NUMBER), "The cosine of the question's vector and the tool's; null without a vector."),
+        keyword=_of_score(or_null(_NUMBER), "The sum over the question's words: their weight in the tool times their rarity."),
+        semantic_rank=_of_score(_RANK, "The place among the nearest vectors; null if it is not among them."),
+        keyword_rank=_of_score(_RANK, "The place among the matches of words; null if it is not among them."),
+        fused=_of_score(_NUMBER, "Similarity and keywords, each by its best, weighted by the question."),
+        sentences=_of_score(
+            or_null(_NUMBER), "Added for the sentence of the question that suits the tool best; null: it has no several sentences."
+        ),
+        name_match=_of_score(
+            or_null(_NUMBER), "Added because the question says what the tool is called, in these or other words; null: not compared."
+        ),
+        relevance=_of_score(_NUMBER, "fused + sentences + name_match, as a share of the best tool's."),
+        quality=_of_score(_NUMBER, "Of its calls, 0 to 1; 0.5 for a tool that was never called."),
+        recency=_of_score(
+            _NUMBER, "1 for a successful call of now, half of it a week later; 0.5 for a tool that was never called."
+        ),
+        semantic_weight=_of_score(_NUMBER, "The factor that an operator has given the tool."),
+        equal_name=_of_score(
+            or_null(_NUMBER), "Added because the question is the tool's name and nothing else; null: it is not."
+        ),
+    ),
+    "description": "What the score is made of: relevance, quality and recency, each times its weight; their sum times semantic_weight (a "
+    "sum below 0 is divided by it); and equal_name.",
+}  # fmt: skip
 ANSWER = described(
     query=TEXT,
     corrected_query=or_null({**TEXT, "description": "What was searched for, if words of the query were mistyped."}),
@@ -182,12 +216,11 @@ ANSWER = described(
             rank={"type": "integer", "minimum": 1},
             score={"type": "number"},
             match_type={"type": "string", "enum": ["semantic", "keyword", "both"]},
-            components={"type": "object", "description": "What the score is made of; `similarity` is the raw cosine."},
-            contributions={
-                "type": "object",
-                "description": "What each part adds to the score; their sum is the score.",
-                "additionalProperties": {"type": "number"},
-            },
+            components=COMPONENTS,
+            contributions=_of_score(
+                {"type": "object", "additionalProperties": _NUMBER},
+                "What each part adds to the score; their sum is the score.",
+            ),
             tool=_FOUND_TOOL,
         ),
     },

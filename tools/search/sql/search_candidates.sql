@@ -2,12 +2,13 @@
 -- each parameter, and *_kind_<kind>.sql which filters and rights a kind knows.
 --
 -- In: query_vector is pgvector's text form, or NULL; filters and rights are JSON objects.
--- Out: the columns of tools.search.query.Candidate, in its order. The time since the last success counts by the hour, so that an answer
--- does not change every moment. Index of the statistics: tool_statistics_once.
+-- Out: the columns of tools.search.query.Candidate, in its order; `words` and `word_scores` become its field `words`. The time since the
+-- last success counts by the hour, so that an answer does not change every moment. Index of the statistics: tool_statistics_once.
 SELECT candidate.id, candidate.score, candidate.match_type, candidate.similarity, candidate.keyword_score, candidate.semantic_rank,
        candidate.keyword_rank, candidate.semantic_weight,
        coalesce(held.calls, 0), held.success_rate, held.average_latency_ms, held.quality,
-       floor(extract(epoch FROM now() - held.last_succeeded_at)::double precision / 3600) / 24
+       floor(extract(epoch FROM now() - held.last_succeeded_at)::double precision / 3600) / 24,
+       candidate.is_named, candidate.words, candidate.word_scores
 FROM search_candidates(
     kind => %(kind)s,
     query_vector => %(query_vector)s::vector,
@@ -23,6 +24,7 @@ FROM search_candidates(
     rrf_k => %(rrf_k)s,
     min_similarity => %(min_similarity)s,
     semantic_share_min => %(semantic_share_min)s,
-    semantic_share_max => %(semantic_share_max)s
+    semantic_share_max => %(semantic_share_max)s,
+    with_words => %(with_words)s
 ) AS candidate
 LEFT JOIN metrics_toolstatistics AS held ON held.tenant_id = current_setting('portal.tenant')::uuid AND held.tool_id = candidate.id
