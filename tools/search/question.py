@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -105,20 +104,15 @@ def _embed(slot: Slot, text: str) -> QuestionEmbedding:
     """Asks the provider unless its circuit is open. One slow failure opens it, as the searcher waits for each (R11)."""
     provider = slot.embedder()
     assert provider is not None  # noqa: S101 - the caller has looked at the setting
-    waits = circuit_breaker.seconds_until_trial("query")
-    wait = waits.get(slot.model)
-    if wait is not None and (wait > 0 or not circuit_breaker.acquire_trial(slot.model, "query")):
-        raise ProviderError("the circuit of the provider of query vectors is open")
-    started = time.monotonic()
     try:
-        vector, tokens = _call_provider(provider, text)
-    except ProviderError as error:
-        if not error.permanent:
-            slow = time.monotonic() - started >= settings.EMBEDDING_QUERY_SLOW
-            circuit_breaker.record_failure(slot.model, "query", error, at_once=slow)
-        raise
-    if slot.model in waits:
-        circuit_breaker.record_success(slot.model, "query")
+        vector, tokens = circuit_breaker.call(
+            slot.model,
+            "query",
+            lambda: _call_provider(provider, text),
+            slow_seconds=settings.EMBEDDING_QUERY_SLOW,
+        )
+    except circuit_breaker.CircuitOpen as error:
+        raise ProviderError(str(error)) from error
     return QuestionEmbedding(vector_text(vector), tokens)
 
 

@@ -43,7 +43,7 @@ def test_api_1_the_answer_has_the_shape_of_the_issue(agent: APIClient, tool_of: 
     } == result["tool"]  # fmt: skip
     metadata = body["metadata"]
     assert set(metadata) == {
-        "result_count", "mode", "degraded", "reranked", "used_llm_rerank", "rerank", "filters_applied", "took_ms", "search_id",
+        "result_count", "mode", "degraded", "reranked", "used_llm_rerank", "rerank", "cached", "filters_applied", "took_ms", "search_id",
     }  # fmt: skip
     assert metadata["result_count"] == 1
     assert (metadata["mode"], metadata["degraded"]) == ("keyword", ["vectors_missing"])
