@@ -68,8 +68,9 @@ def _search(rights: Rights, query: SearchQuery) -> SearchAnswer:
         if question is not None and _vectors_are_missing(slot, candidates):
             question, degraded = None, ("vectors_missing",)
         elif steps is not None:
-            candidates = refinement.refined(slot, steps, candidates)
-        ranked = ranking.best(ranking.named_first(candidates), top_k=query.top_k)
+            refinement.refine(slot, steps, candidates)
+        ranking.name_first(candidates)
+        ranked = ranking.best(candidates, top_k=query.top_k)
         refined = time.perf_counter()
         tools = _tools(slot, [candidate.tool_id for candidate in ranked])
     hits = ranking.hits(ranked, tools)
