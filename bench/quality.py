@@ -1,7 +1,8 @@
-"""Search quality on labelled sets, asked of the real endpoint: `python -m bench.quality DIR`.
+"""Search quality on labelled sets, asked of the real endpoint: `python -m bench.quality DIR [SETTINGS ...]`.
 
 Every folder of DIR with tools.jsonl and queries.jsonl is a set. It is loaded into a tenant of its own, embedded by the
 product's worker, and asked every query with top_k 10; so is the demo catalogue, with its own questions. Writes bench/results/quality.json and prints a table.
+Then all is asked again with each of SETTINGS, such as "SEARCH_SENTENCES=0 SEARCH_NAME_MATCH=0", and printed.
 
 Measures, each the mean over all queries (binary gain; an `equivalent` id serves for the relevant one it stands under, once):
 recall@k; nDCG@10 (Järvelin and Kekäläinen 2002); mean reciprocal rank of the first hit (Voorhees 1999). Latencies are the
@@ -16,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def load_demo(portal: Stack) -> Client:
     return Client(portal.port, key)
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, trials: Sequence[str]) -> int:
     found = list(sets_in(folder))
     if not found:
         print(f"{folder} holds no folder with tools.jsonl and queries.jsonl.", file=sys.stderr)
@@ -132,12 +133,20 @@ def main(folder: Path) -> int:
     with stack() as portal:
         portal.start("web")
         portal.start("embeddings", EMBEDDING_THREADS="2")
-        show("demo", results, ask(load_demo(portal), lines(DEMO_QUESTIONS)))
+        asked = [("demo", load_demo(portal), lines(DEMO_QUESTIONS))]
+        show("demo", results, ask(*asked[0][1:]))
         for one in found:
-            show(one.name, results, ask(load(portal, one), lines(one / "queries.jsonl")))
+            asked.append((one.name, load(portal, one), lines(one / "queries.jsonl")))
+            show(one.name, results, ask(*asked[-1][1:]))
+        for trial in trials:
+            print(trial)
+            portal.stop("web")
+            portal.start("web", **dict(setting.split("=", 1) for setting in trial.split()))
+            for name, client, queries in asked:
+                show(name, {}, ask(client, queries))
     write("quality", results)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "../shared/retrieval")))
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "../shared/retrieval"), sys.argv[2:]))

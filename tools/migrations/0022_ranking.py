@@ -18,6 +18,10 @@ ALTER TABLE tools_toolembedding ALTER COLUMN vector SET STORAGE PLAIN, ALTER COL
 """
 BACK = "ALTER TABLE tools_toolembedding ALTER COLUMN vector SET STORAGE EXTERNAL;"
 DROP = "DROP FUNCTION search_candidates;\n"
+# As migration 0021 left it.
+BEFORE = load("0020_candidates.sql").replace(
+    "to_tsvector('pg_catalog.english', tools_words(query_text))", "tools_question(query_text)"
+)
 HAND_OVER = str(of_search("search_candidates", callers="portal_app, portal_worker").sql)
 
 
@@ -29,7 +33,5 @@ class Migration(migrations.Migration):
             "toolembedding", "token_signs", models.BinaryField(blank=True, editable=False, null=True)
         ),
         migrations.RunSQL(STORAGE, BACK),
-        migrations.RunSQL(
-            DROP + load("0022_candidates.sql") + HAND_OVER, DROP + load("0020_candidates.sql") + HAND_OVER
-        ),
+        migrations.RunSQL(DROP + load("0022_candidates.sql") + HAND_OVER, DROP + BEFORE + HAND_OVER),
     ]

@@ -27,10 +27,8 @@ def name_match(
     asked /= np.linalg.norm(asked, axis=1, keepdims=True)
     pieces, there = unpacked([one for one in signs if one], asked.shape[1])
     texts, most, dimension = pieces.shape
-    cosines = pieces.reshape(-1, dimension) @ asked.T / np.sqrt(dimension)
-    nearest = cosines.max(axis=1).reshape(texts, most)
-    means: NDArray[np.float64] = (np.where(there, nearest, 0).sum(axis=1) / there.sum(axis=1)).astype(
-        np.float64
-    )
+    # Cosines but for the length of the signs, which is the same of all.
+    nearest = (asked @ pieces.reshape(-1, dimension).T).max(axis=0).reshape(texts, most)
+    means: NDArray[np.float64] = (nearest * there).sum(axis=1) / there.sum(axis=1)
     spread = means.max() - means.min()
     return (means - means.min()) / spread if spread > 0 else None

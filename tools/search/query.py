@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import UUID
 
@@ -107,11 +107,8 @@ class Candidate:
     is_named: bool = False  # the question is its name or tool_id, and nothing else
     # Of the question's lexemes those that it has, with their part of `keyword_score`; empty unless asked for.
     words: Mapping[str, float] = field(default_factory=dict)
-    # What the steps after the fusion add to `score`, by component (refinement.py).
-    added: Mapping[str, float] = field(default_factory=dict)
-
-    def with_component(self, name: str, value: float) -> Candidate:
-        return replace(self, added={**self.added, name: value})
+    # What the steps after the fusion have added to `score`, by component (ranking.py); each step fills in its own.
+    added: dict[str, float] = field(default_factory=dict)
 
 
 FoundTool = dict[str, Any]

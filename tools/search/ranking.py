@@ -13,6 +13,8 @@ from tools.search.query import Candidate, FoundTool, Hit
 
 ADDED = ("sentences", "name_match")
 """The components that steps after the fusion add; None in an answer means that the step did not count."""
+EQUAL_NAME = "equal_name"
+"""The component that puts a tool first that is called as the question is. It is added last, after the operator's weight."""
 
 
 class Weights(NamedTuple):
@@ -121,14 +123,14 @@ def _hit(place: int, ranked: Ranked, tool: FoundTool, weights: Weights) -> Hit:
             "quality": scores.quality(candidate.calls, candidate.quality),
             "recency": scores.recency(candidate.calls, candidate.days_since_success),
             "semantic_weight": candidate.semantic_weight,
-            "equal_name": ranked.lift if candidate.is_named else None,
+            EQUAL_NAME: ranked.lift if candidate.is_named else None,
         },
         contributions={
             "relevance": relevance,
             "quality": quality,
             "recency": recency,
             "semantic_weight": ranked.score - ranked.lift - (relevance + quality + recency),
-            "equal_name": ranked.lift,
+            EQUAL_NAME: ranked.lift,
         },
         tool={
             **tool,

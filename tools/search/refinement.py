@@ -48,18 +48,15 @@ def planned(text: str, question: QuestionEmbedding | None) -> Refinement | None:
     return Refinement(text, question.tokens, parts)
 
 
-def refined(slot: Slot, steps: Refinement, candidates: list[Candidate]) -> list[Candidate]:
-    """The candidates with what the steps add to their scores, in any order."""
+def refine(slot: Slot, steps: Refinement, candidates: Sequence[Candidate]) -> None:
+    """Lets each step add its component to the candidates."""
     if steps.parts and candidates:
-        candidates = _by_sentences(slot, steps.parts, candidates)
+        _by_sentences(slot, steps.parts, candidates)
     if settings.SEARCH_NAME_MATCH:
-        candidates = _by_names(slot, steps, candidates)
-    return candidates
+        _by_names(slot, steps, candidates)
 
 
-def _by_sentences(
-    slot: Slot, parts: Sequence[sentences.Sentence], candidates: list[Candidate]
-) -> list[Candidate]:
+def _by_sentences(slot: Slot, parts: Sequence[sentences.Sentence], candidates: Sequence[Candidate]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             _SENTENCES,
@@ -72,12 +69,12 @@ def _by_sentences(
             },
         )
         rows = cursor.fetchall()
-    lexemes = [frozenset(words) for _, words, _ in rows[: len(parts)]]
+    said = {place: frozenset(words) for place, _, words, _ in rows if place is not None}
     unknown = [np.nan] * len(parts)
-    found = {pk: (frozenset(name), cosines or unknown) for pk, name, cosines in rows[len(parts) :]}
+    found = {pk: (frozenset(name), cosines or unknown) for _, pk, name, cosines in rows if pk is not None}
     candidates = [candidate for candidate in candidates if candidate.tool_id in found]
     evidence = sentences.Evidence(
-        lexemes=lexemes,
+        lexemes=[said[place] for place in range(1, len(parts) + 1)],
         cosines=np.array([found[candidate.tool_id][1] for candidate in candidates]),
         words=[candidate.words for candidate in candidates],
         names=[found[candidate.tool_id][0] for candidate in candidates],
@@ -91,15 +88,13 @@ def _by_sentences(
         ),
     )
     if best is None:
-        return candidates
+        return
     weight = settings.SEARCH_SENTENCES
-    return [
-        candidate.with_component("sentences", weight * (float(score) - candidate.score))
-        for candidate, score in zip(candidates, best, strict=True)
-    ]
+    for candidate, score in zip(candidates, best.tolist(), strict=True):
+        candidate.added["sentences"] = weight * (score - candidate.score)
 
 
-def _by_names(slot: Slot, steps: Refinement, candidates: list[Candidate]) -> list[Candidate]:
+def _by_names(slot: Slot, steps: Refinement, candidates: Sequence[Candidate]) -> None:
     best = ranking.best(candidates, top_k=NAMED)
     with connection.cursor() as cursor:
         cursor.execute(
@@ -112,9 +107,6 @@ def _by_names(slot: Slot, steps: Refinement, candidates: list[Candidate]) -> lis
         )
         signs: dict[object, bytes | None] = dict(cursor.fetchall())
     match = name_match(steps.text, steps.tokens, [signs.get(candidate.tool_id) for candidate in best])
-    if match is None:
-        return candidates
-    return [
-        candidate.with_component("name_match", settings.SEARCH_NAME_MATCH * float(score))
-        for candidate, score in zip(best, match, strict=True)
-    ]
+    if match is not None:
+        for candidate, score in zip(best, match.tolist(), strict=True):
+            candidate.added["name_match"] = settings.SEARCH_NAME_MATCH * score

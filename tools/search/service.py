@@ -95,7 +95,7 @@ def _find(rights: Rights, slot: Slot, query: SearchQuery) -> SearchAnswer:
         if question is not None and _vectors_are_missing(slot, candidates):
             question, degraded = None, ("vectors_missing",)
         elif steps is not None:
-            candidates = refinement.refined(slot, steps, candidates)
+            refinement.refine(slot, steps, candidates)
         ranked = ranking.named_first(ranking.rerank(candidates, _WEIGHTS))[: query.top_k]
         refined = time.perf_counter()
         tools = _tools(slot, [one.candidate.tool_id for one in ranked])

@@ -94,3 +94,18 @@ def test_vectors_from_before_there_were_signs_are_made_good_behind_everything_el
         signs_of(pipeline.text(pk)) for pk in pks
     ]
     assert repaired() == 0
+
+
+def test_the_signs_lie_outside_the_row_and_the_vector_in_it_SRC_11(
+    pipeline: Pipeline, with_tokens: Any
+) -> None:
+    for number in range(3):
+        pipeline.add(
+            f"Text {number} of many words, so that all twelve pieces are there: one, two, three, four, five."
+        )
+    pipeline.work()
+    rows = pipeline.all(
+        "SELECT pg_column_toast_chunk_id(vector) IS NULL AS vector_within, length(token_signs) AS bytes, "
+        "pg_column_toast_chunk_id(token_signs) IS NULL AS signs_within FROM tools_toolembedding"
+    )
+    assert rows == [{"vector_within": True, "bytes": 576, "signs_within": False}] * 3

@@ -79,13 +79,18 @@ def test_a_question_of_one_sentence_costs_no_further_statement_SRC_11(
 ) -> None:
     settings.SEARCH_NAME_MATCH = 0
     ready_tool("mail", "deliver a letter", 0.5)
-    for question in ("deliver a letter", TWO):  # the slot and the vectors are known from here on
-        asked(question)
     with CaptureQueriesContext(connection) as one:
         plain = asked("deliver a letter")
     with CaptureQueriesContext(connection) as two:
         asked(TWO)
-    assert len(two) == len(one) + 1
+    assert [any("AS sentence(" in query["sql"] for query in asked_for) for asked_for in (one, two)] == [
+        False,
+        True,
+    ]
+    assert [any("with_words => true" in query["sql"] for query in asked_for) for asked_for in (one, two)] == [
+        False,
+        True,
+    ]
     assert plain.hits[0].components["sentences"] is None
 
 

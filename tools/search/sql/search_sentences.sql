@@ -1,13 +1,14 @@
--- What the sentences of a question are ranked by (tools/search/sentences.py): first a row a sentence, in their order, with its
--- lexemes; then a row a candidate that is still there, with the lexemes of its name and the cosine to each sentence.
+-- What the sentences of a question are ranked by (tools/search/sentences.py): a row a sentence with its lexemes, and a row a candidate
+-- that is still there, with the lexemes of its name and the cosine to each sentence.
 --
 -- In: tenant_id, slot, ids (of the candidates), sentences (texts), vectors (pgvector's text form, one a sentence).
--- Out: id (NULL: a sentence), lexemes, cosines (NULL: a sentence, or a tool without a vector).
+-- Out: place (of a sentence, from 1; NULL: a candidate), id (NULL: a sentence), lexemes, cosines (NULL: a sentence, or a tool without
+-- a vector). In no order.
 -- Indexes: the primary key of tools_tool, the unique one of tools_toolembedding over tenant, entity and slot.
-SELECT NULL::uuid, tsvector_to_array(to_tsvector('pg_catalog.english', tools_words(sentence.text))), NULL::double precision[]
+SELECT sentence.place, NULL::uuid, tsvector_to_array(tools_question(sentence.text)), NULL::double precision[]
 FROM unnest(%(sentences)s::text[]) WITH ORDINALITY AS sentence(text, place)
 UNION ALL
-SELECT tool.id, tsvector_to_array(ts_filter(tool.search_vector, '{a}')), (
+SELECT NULL, tool.id, tsvector_to_array(ts_filter(tool.search_vector, '{a}')), (
     SELECT array_agg(-(embedding.vector <#> asked.vector) ORDER BY asked.place)
     FROM tools_toolembedding AS embedding
     CROSS JOIN unnest(%(vectors)s::vector[]) WITH ORDINALITY AS asked(vector, place)

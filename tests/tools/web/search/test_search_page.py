@@ -46,6 +46,19 @@ def test_SRC_12_a_score_without_a_keyword_says_so(
 
 
 @override_settings(SEARCH_SEMANTIC=False)
+def test_SRC_12_an_equal_name_and_what_it_adds_are_told(
+    viewer_client: Client, make_tool: Callable[..., Tool]
+) -> None:
+    make_tool(name="refund_payment", description="Gives a customer their money back.")
+    make_tool(name="payments", description="Refund payment, refund payment.")
+    html = viewer_client.get("/search/?q=refund_payment").content.decode()
+    assert html.count("because the question is its name") == 1
+    assert html.index("because the question is its name") < html.index(">payments<")
+    assert "Best sentence" not in html
+    assert "Says the name" not in html
+
+
+@override_settings(SEARCH_SEMANTIC=False)
 def test_UI_1_a_search_fragment_and_an_empty_answer(
     viewer_client: Client, make_tool: Callable[..., Tool]
 ) -> None:
