@@ -23,7 +23,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from django.db import models
-from django.db.models.functions import Cast, Now
+from django.db.models.functions import Now
 from django.db.models.lookups import Exact, GreaterThanOrEqual, LessThanOrEqual
 from pgvector.django import BitField, VectorField
 
@@ -31,6 +31,7 @@ from portal.error_text import ErrorField
 from portal.tenancy.models import TenantModel
 
 DIMENSION = 384
+SIGNATURE_BITS = 5 * DIMENSION
 
 
 class TaskStatus(models.TextChoices):
@@ -159,15 +160,10 @@ class EntityEmbedding(TenantModel):
     source_hash = models.CharField(max_length=64)
     vector_hash = models.CharField(max_length=64, null=True, blank=True)  # noqa: DJ001 - null with the vector
     vector = VectorField(dimensions=DIMENSION, null=True, blank=True, editable=False)
-    # The sign of each number of the vector, which a search of many compares first.
+    # What a search of many compares first (tools/search/sql/0020_signature.sql).
     signature = models.GeneratedField(
-        expression=Cast(
-            models.Func(
-                models.F("vector"), function="binary_quantize", output_field=BitField(length=DIMENSION)
-            ),
-            BitField(length=DIMENSION),
-        ),
-        output_field=BitField(length=DIMENSION),
+        expression=models.Func(models.F("vector"), function="search_signature"),
+        output_field=BitField(length=SIGNATURE_BITS),
         db_persist=True,
     )
     model = models.CharField(max_length=200)

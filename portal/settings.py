@@ -175,9 +175,7 @@ SEARCH_SEMANTIC_SHARE_MAX = env.number("SEARCH_SEMANTIC_SHARE_MAX", 0.75, low=SE
 SEARCH_CANDIDATES = env.integer("SEARCH_CANDIDATES", max(30, 2 * SEARCH_TOP_K_MAX), low=SEARCH_TOP_K_MAX, high=2000,
     meaning="Candidates that are ranked, for however few results, so that fewer are always the first of more (SRC-3).")
 SEARCH_EXACT_LIMIT = env.integer("SEARCH_EXACT_LIMIT", 2500, low=0, high=1_000_000,
-    meaning="Up to so many tools vectors are compared one by one; of more, their signs are, and then the best `SEARCH_RESCORED` by their vectors.")
-SEARCH_RESCORED = env.integer("SEARCH_RESCORED", 800, low=100, high=100_000,
-    meaning="Tools whose vectors are compared after the signs: more find what signs alone misjudge, and take longer.")
+    meaning="Up to so many tools vectors are compared one by one; of more, first their signatures, which take less time to read.")
 SEARCH_FILTERED_LIMIT = env.integer("SEARCH_FILTERED_LIMIT", 10_000, low=0, high=1_000_000,
     meaning="Up to so many tools that pass the filters of a search are listed first; of more, the best are tested one after the other.")
 SEARCH_POSTINGS_BUDGET = env.integer("SEARCH_POSTINGS_BUDGET", 2500, low=1, high=1_000_000,

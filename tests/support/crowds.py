@@ -7,11 +7,14 @@ from typing import Any
 
 import psycopg
 
-# A vector is its topic's, half turned away; every second one is a near-duplicate (cosine .95 to .995) of one of the `crowds` first.
+# A tenant is a cluster: its topics stand around one centre, and a vector is its topic's, half turned away. Every second one is a near-duplicate (cosine .95 to .995) of one of the `crowds` first.
 FILL = """
-WITH topic AS MATERIALIZED (
+WITH random AS MATERIALIZED (
     SELECT t, l2_normalize((SELECT array_agg(random_normal()) FROM generate_series(1, 384) WHERE t IS NOT NULL)::vector) AS vector
-    FROM generate_series(0, %(topics)s - 1) AS t
+    FROM generate_series(-1, %(topics)s - 1) AS t
+), topic AS MATERIALIZED (
+    SELECT own.t, l2_normalize(centre.vector + own.vector) AS vector
+    FROM random AS own JOIN random AS centre ON centre.t = -1 AND own.t >= 0
 ), noise AS MATERIALIZED (
     SELECT n, l2_normalize((SELECT array_agg(random_normal()) FROM generate_series(1, 384) WHERE n IS NOT NULL)::vector) AS vector
     FROM generate_series(0, %(size)s - 1) AS n

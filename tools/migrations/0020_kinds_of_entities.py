@@ -1,4 +1,4 @@
-"""Search knows its tables by the kind of entity, its filters are one argument, and the signs of the vectors take the place of the
+"""Search knows its tables by the kind of entity, its filters are one argument, and signatures of the vectors take the place of the
 HNSW index, which lost tools in a crowd of alike ones.
 
 The signature is a stored column, so the table of embeddings is written anew, a second for some 25,000 vectors; the HNSW indexes
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from django.db import migrations, models
 from django.db.models import DO_NOTHING, F, Func
-from django.db.models.functions import Cast
 from pgvector.django import BitField
 
 from tools.search.kinds import index_signatures, keep_postings, of_search
@@ -37,8 +36,6 @@ CREATE INDEX tools_tool_facets ON tools_tool (tenant_id) INCLUDE (id, tool_type,
 OLD_POSTINGS = load("0003_postings.sql")
 OLD_TRIGGERS = OLD_POSTINGS[OLD_POSTINGS.index("CREATE FUNCTION tools_index_postings") :]
 
-SIGNATURE = BitField(length=384)
-
 
 class Migration(migrations.Migration):
     dependencies = [("tools", "0018_words_normalised")]
@@ -48,14 +45,13 @@ class Migration(migrations.Migration):
             "DROP INDEX tools_toolembedding_hnsw_0, tools_toolembedding_hnsw_1, tools_toolembedding_ready",
             HALF,
         ),
+        migrations.RunSQL(load("0020_signature.sql"), "DROP FUNCTION search_signature"),
         migrations.AddField(
             "toolembedding",
             "signature",
             models.GeneratedField(
-                expression=Cast(
-                    Func(F("vector"), function="binary_quantize", output_field=SIGNATURE), SIGNATURE
-                ),
-                output_field=SIGNATURE,
+                expression=Func(F("vector"), function="search_signature"),
+                output_field=BitField(length=1920),
                 db_persist=True,
             ),
         ),

@@ -172,7 +172,6 @@ def _candidates(slot: Slot, vector: str | None, query: SearchQuery, rights: Righ
         "fusion": settings.SEARCH_FUSION,
         "vector_slot": slot.number,
         "exact_limit": settings.SEARCH_EXACT_LIMIT,
-        "rescored": settings.SEARCH_RESCORED,
         "filtered_limit": settings.SEARCH_FILTERED_LIMIT,
         "postings_budget": settings.SEARCH_POSTINGS_BUDGET,
         "rrf_k": settings.SEARCH_RRF_K,

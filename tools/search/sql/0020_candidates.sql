@@ -15,9 +15,8 @@
 --                       when no word of the names of the best keyword matches occurs in it, down to semantic_share_min when
 --                       all do (returned as applied_share)
 --   vector_slot         slot of the model that made query_vector, 0 or 1
---   exact_limit         up to so many vectors are compared one by one; of more, the signs of their numbers are, and then the vectors of
---                       the `rescored` most alike
---   rescored            see exact_limit
+--   exact_limit         up to so many vectors are compared one by one; of more, their signatures are, and then the vectors of those
+--                       that are about as near as the nearest
 --   filtered_limit      up to so many entities that pass the filters are counted and looked at each; where more pass, the best are
 --                       tested one after the other
 --   postings_budget     so many postings are read at most, rarest lexemes first; the rarest is always read
@@ -41,7 +40,6 @@ CREATE FUNCTION search_candidates(
     semantic_share double precision DEFAULT NULL,
     vector_slot integer DEFAULT 0,
     exact_limit integer DEFAULT 2500,
-    rescored integer DEFAULT 800,
     filtered_limit integer DEFAULT 10000,
     postings_budget integer DEFAULT 2500,
     rrf_k integer DEFAULT 60,
@@ -67,6 +65,12 @@ DECLARE
     -- What the method was tuned to (docs/search.md); what an installation may choose is a parameter.
     least_depth CONSTANT integer := 100;                    -- candidates that each arm offers, at least
     rarity_scale CONSTANT double precision := 10000;        -- rarity of a lexeme = ln(1 + rarity_scale / its frequency)
+    nearest_rank CONSTANT integer := 20;                    -- as near as the so-manyth nearest signature, and `margin` beyond it,
+    margin CONSTANT double precision := 0.08;               -- lie the vectors that are compared,
+    least_compared CONSTANT integer := 200;                 -- at least so many of them,
+    most_compared CONSTANT integer := 1000;                 -- and so many at most, unless more than those lie
+    narrow_margin CONSTANT double precision := 0.05;        -- within this margin, as in a catalogue that is one cluster;
+    most_in_cluster CONSTANT integer := 10000;              -- then so many
     named_matches CONSTANT integer := 5;                    -- keyword matches whose names decide the share of the vectors
 
     tenant CONSTANT uuid := current_setting('portal.tenant')::uuid;
@@ -80,6 +84,9 @@ DECLARE
     chosen uuid[] := '{}';      -- the ids that `eligible` lets pass (filtered) or keeps out (hidden)
     listed boolean := true;     -- whether `chosen` holds all of them
     few boolean;
+    signatures text;            -- the query for the nearest $2 signatures
+    alike uuid[];               -- the ids that it found
+    distances double precision[];
     nearest uuid[] := '{}';
     similarities double precision[] := '{}';
     question CONSTANT tsvector := to_tsvector('pg_catalog.english', tools_words(query_text));
@@ -109,7 +116,7 @@ BEGIN
         END IF;
     END IF;
 
-    -- The semantic arm: of few the vectors, of many first the signs of their numbers, which are a tenth as much to read.
+    -- The semantic arm: of few the vectors, of many first the signatures, which are a sixth as much to read.
     IF query_vector IS NOT NULL THEN
         IF of.filtered AND listed THEN
             few := cardinality(chosen) <= exact_limit;
@@ -117,18 +124,28 @@ BEGIN
             EXECUTE format('SELECT count(*) <= %s FROM (SELECT FROM %s AS embedding WHERE %s LIMIT %s) AS counted',
                            exact_limit, of.embeddings, ready, exact_limit + 1) INTO few;
         END IF;
+        IF NOT few THEN
+            signatures := format($query$
+                SELECT coalesce(array_agg(near.id), '{}'), coalesce(array_agg(near.distance), '{}') FROM (
+                    SELECT embedding.entity_id AS id, embedding.signature <~> $3 AS distance
+                    FROM %s AS embedding WHERE %s AND %s
+                    ORDER BY distance, id LIMIT $2
+                ) AS near $query$, of.embeddings, ready, format(eligible, 'embedding.entity_id'));
+            EXECUTE signatures INTO alike, distances USING chosen, most_compared, search_signature(query_vector);
+            IF distances[most_compared] <= distances[nearest_rank] * (1 + narrow_margin) THEN
+                EXECUTE signatures INTO alike, distances USING chosen, most_in_cluster, search_signature(query_vector);
+            END IF;
+            -- Where there is no so-manyth, all are compared.
+            alike := alike[:greatest(least_compared, coalesce(width_bucket(distances[nearest_rank] * (1 + margin), distances), cardinality(alike)))];
+        END IF;
         EXECUTE format($query$
             SELECT coalesce(array_agg(near.id), '{}'), coalesce(array_agg(near.similarity), '{}') FROM (
                 SELECT embedding.entity_id AS id, -(embedding.vector <#> $2) AS similarity
                 FROM %s AS embedding WHERE %s AND %s
                 ORDER BY similarity DESC, id LIMIT $3
             ) AS near $query$,
-            of.embeddings, ready,
-            CASE WHEN few THEN format(eligible, 'embedding.entity_id') ELSE format(
-                'embedding.entity_id = ANY (ARRAY(SELECT embedding.entity_id FROM %s AS embedding WHERE %s AND %s '
-                'ORDER BY embedding.signature <~> $4, embedding.entity_id LIMIT $5))',
-                of.embeddings, ready, format(eligible, 'embedding.entity_id')) END)
-        INTO nearest, similarities USING chosen, query_vector, depth, binary_quantize(query_vector), rescored;
+            of.embeddings, ready, CASE WHEN few THEN format(eligible, 'embedding.entity_id') ELSE 'embedding.entity_id = ANY ($4)' END)
+        INTO nearest, similarities USING chosen, query_vector, depth, alike;
     END IF;
 
     -- The question's lexemes, rarest first, as far as the budget reaches. Their counts are taken from the postings

@@ -14,7 +14,6 @@ FROM search_candidates(
     fusion => %(fusion)s,
     vector_slot => %(vector_slot)s,
     exact_limit => %(exact_limit)s,
-    rescored => %(rescored)s,
     filtered_limit => %(filtered_limit)s,
     postings_budget => %(postings_budget)s,
     rrf_k => %(rrf_k)s,
