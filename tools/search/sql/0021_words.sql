@@ -105,9 +105,10 @@ RETURN (
 -- Which words the entities of a kind have that the caller may see, and how many of these have each; `most` at most are counted. With
 -- the condition that search_candidates has, so that the answer tells nothing of other entities.
 --
--- In: words in lower case and without accents; kind and rights as search_candidates has them. Out: a row a word that some have.
+-- In: words in lower case and without accents; kind and rights as search_candidates has them. Out: a row a word that some have, in
+-- any form, with its lexeme. A stop word, which has none, counts as one that all have.
 CREATE FUNCTION search_words(kind text, rights jsonb, words text[], most integer DEFAULT 200)
-RETURNS TABLE (word text, frequency bigint)
+RETURNS TABLE (word text, lexeme text, frequency bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -117,15 +118,18 @@ DECLARE
 BEGIN
     EXECUTE format('SELECT * FROM %I(''{}'', $1, 0)', 'search_kind_' || kind) INTO of USING rights;
     RETURN QUERY EXECUTE format($query$
-        SELECT term.word, counted.frequency
+        SELECT term.word, coalesce(term.lexeme, term.word), counted.frequency
         FROM (SELECT word, (ts_lexize('english_stem', word))[1] AS lexeme FROM unnest($1) AS word) AS term
         CROSS JOIN LATERAL (
-            SELECT count(*) AS frequency FROM (
-                SELECT FROM %s AS posting
-                WHERE posting.tenant_id = %L AND posting.lexeme = term.lexeme
-                    AND EXISTS (SELECT FROM %s AS entity WHERE entity.id = posting.entity_id AND %s OFFSET 0)
-                LIMIT $2
-            ) AS seen
+            SELECT CASE WHEN term.lexeme IS NULL THEN $2 ELSE (
+                SELECT count(*) FROM (
+                    SELECT FROM %s AS posting
+                    WHERE posting.tenant_id = %L AND posting.lexeme = term.lexeme
+                        AND EXISTS (SELECT FROM %s AS entity WHERE entity.id = posting.entity_id AND %s OFFSET 0)
+                    LIMIT $2
+                ) AS seen
+            ) END AS frequency
+            OFFSET 0  -- so that the count is taken once and not wherever it is named
         ) AS counted
         WHERE counted.frequency > 0 $query$,
         of.postings, current_setting('portal.tenant')::uuid, of.entities, of.passes)
