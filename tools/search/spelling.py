@@ -44,8 +44,10 @@ _ENDINGS = (
 )  # fmt: skip
 
 
-Frequencies = Callable[[list[str]], Mapping[str, int]]
-"""Of words in lower case those that entities have which the caller may see, with the number of these entities."""
+Own = Mapping[str, tuple[str, int]]
+"""Words in lower case that entities have in any form which the caller may see: the lexeme, and the number of these entities."""
+LookUp = Callable[[list[str]], Own]
+"""Which of these words entities have."""
 
 
 def corrected(rights: Rights, query: SearchQuery) -> tuple[SearchQuery, tuple[Correction, ...]]:
@@ -56,14 +58,14 @@ def corrected(rights: Rights, query: SearchQuery) -> tuple[SearchQuery, tuple[Co
     return (replace(query, text=text) if corrections else query), corrections
 
 
-def _known_words(rights: Rights, words: list[str]) -> Mapping[str, int]:
+def _known_words(rights: Rights, words: list[str]) -> Own:
     with tenant_context(rights.tenant_id), connection.cursor() as cursor:
         cursor.execute(_KNOWN_WORDS, {"kind": "tool", "rights": json.dumps(found_by(rights)), "words": words})
-        return dict(cursor.fetchall())
+        return {word: (lexeme, frequency) for word, lexeme, frequency in cursor.fetchall()}
 
 
-def correct(text: str, frequencies: Frequencies) -> tuple[str, tuple[Correction, ...]]:
-    """The corrected text and what was changed in it, in the order of the text. `frequencies` is asked only if a word is not
+def correct(text: str, look_up: LookUp) -> tuple[str, tuple[Correction, ...]]:
+    """The corrected text and what was changed in it, in the order of the text. `look_up` is called only if a word is not
     English, and a second time if one is unknown."""
     english = whole_words()
     if not english:
@@ -73,15 +75,15 @@ def correct(text: str, frequencies: Frequencies) -> tuple[str, tuple[Correction,
     asked = list(dict.fromkeys(_letters(word) for word, _ in words))
     if not asked:
         return text, ()
-    known = frequencies(asked)
-    unknown = [word for word in asked if word not in known][:MOST_WORDS]
+    known = look_up(asked)
+    unknown = [word for word in asked if _form(word, known, english) is None][:MOST_WORDS]
     if not unknown:
         return text, ()
     near = {word: _edits(word) for word in unknown}
-    counts = frequencies([edit for edits in near.values() for edit in edits])
+    own = look_up([edit for edits in near.values() for edit in edits])
     corrections, pieces, end = [], [], 0
     for word, start in words:
-        right = _best(word, near.get(_letters(word), ()), counts, english)
+        right = _best(word, near.get(_letters(word), ()), own, english)
         if right is not None:
             corrections.append(Correction(word, _as_written(right, word)))
             pieces += [text[end:start], corrections[-1].corrected]
@@ -119,8 +121,17 @@ def _is_english(word: str, english: Mapping[str, int]) -> bool:
     for ending, instead in _ENDINGS:
         if word.endswith(ending):
             stem = word.removesuffix(ending)
-            doubled = len(stem) > LEAST_LETTERS - 1 and stem[-1:] == stem[-2:-1]
-            if stem + instead in english or (doubled and stem[:-1] in english):
+            doubled = len(stem) >= LEAST_LETTERS and stem[-1] == stem[-2]
+            if doubled and stem[-1] != "s" and stem[:-1] in english:
+                return True
+            # Not `detailss`, and not `neeed` of `nee`.
+            if (
+                stem + instead in english
+                and (ending != "s" or stem[-1] != "s")
+                and len(stem + instead) >= LEAST_LETTERS
+            ):
+                return True
+            if ending in ("s", "ing") and len(stem) == LEAST_LETTERS - 1 and stem in english:
                 return True
     return False
 
@@ -135,22 +146,34 @@ def _edits(word: str) -> list[str]:
     return list(dict.fromkeys(edits))
 
 
-def _best(
-    word: str, edits: Sequence[str], counts: Mapping[str, int], english: Mapping[str, int]
-) -> str | None:
-    """The edit that most entities have, else the commonest of English; before either those that begin alike. A word with capitals
+def _form(word: str, own: Own, english: Mapping[str, int]) -> int | None:
+    """How sure it is that entities have the word in this very form, as only its lexeme is known: 0 of a word of English and of the
+    lexeme itself, 1 where stemming may have cut off an e or a y, 2 of a plural, None of what no entity has or nobody writes."""
+    if word not in own:
+        return None
+    lexeme, _ = own[word]
+    if word == lexeme or _is_english(word, english):
+        return 0
+    if (word == f"{lexeme}e" and lexeme[-1] not in "aeiou") or word == f"{lexeme[:-1]}y":
+        return 1
+    if (word == f"{lexeme}s" and lexeme[-1] != "s") or word == f"{lexeme}es":
+        return 2
+    return None
+
+
+def _best(word: str, edits: Sequence[str], own: Own, english: Mapping[str, int]) -> str | None:
+    """The edit that most entities have, else the commonest of English; before other ones those that begin alike. A word with capitals
     within is a name, which is no mistyped word of English."""
     initial = _letters(word[0])
-    own = [edit for edit in edits if edit in counts]
-    if own:
-        # The forms of one word have one count: `invoice` is better than `invoiced`, and that one than `invoics`.
+    forms = {edit: form for edit in edits if (form := _form(edit, own, english)) is not None}
+    if forms:
         return min(
-            own,
+            forms,
             key=lambda edit: (
+                forms[edit],
                 not edit.startswith(initial),
-                -counts[edit],
+                -own[edit][1],
                 english.get(edit, len(english) * 2),
-                not _is_english(edit, english),
                 len(edit),
                 edit,
             ),

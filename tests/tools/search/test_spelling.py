@@ -28,19 +28,15 @@ MakeTool = Callable[..., Tool]
 Asked = Callable[..., SearchAnswer]
 
 OWN = {
-    "kubectl": 3,
-    "invoice": 40,
-    "invoiced": 40,
-    "webhook": 9,
-    "webhooks": 9,
-    "github": 5,
-    "listpullrequests": 1,
-    "form": 2,
-}
-"""Words of tools, with the number of tools."""
+    "kubectl": ("kubectl", 3), "invoice": ("invoic", 40), "invoiced": ("invoic", 40), "invoics": ("invoic", 40),
+    "webhook": ("webhook", 9), "webhooks": ("webhook", 9), "github": ("github", 5), "form": ("form", 2), "width": ("width", 30),
+    "listpullrequests": ("listpullrequest", 1), "with": ("with", 200), "kubernetes": ("kubernet", 4), "app": ("app", 90), "appe": ("app", 90),
+    "apple": ("appl", 1), "pagee": ("page", 70), "page": ("page", 70),
+}  # fmt: skip
+"""Words of tools in some form: the lexeme, and the number of tools."""
 
 
-def own_words(words: list[str]) -> Mapping[str, int]:
+def own_words(words: list[str]) -> Mapping[str, tuple[str, int]]:
     return {word: OWN[word] for word in words if word in OWN}
 
 
@@ -51,6 +47,10 @@ def own_words(words: list[str]) -> Mapping[str, int]:
         ("an invoicd", "an invoice"),
         ("kubeclt logs", "kubectl logs"),
         ("fomr", "form"),
+        ("wiith", "with"),  # a stop word is as frequent as a word can be
+        ("kuberntes", "kubernetes"),
+        ("Appae", "Apple"),  # and not `appe`, which has the lexeme of `app` and is no word
+        ("pagee", "page"),
         ("the wether in Lisbon", "the whether in Lisbon"),
         ("retreive", "retrieve"),
         ("a mesage", "a message"),
@@ -76,7 +76,7 @@ def test_a_mistyped_word_becomes_the_nearest_SRC_13(typed: str, corrected: str) 
     "text",
     [
         "weather forecasts, retries, batching, mapped",  # English, and inflections
-        "kubectl webhooks GitHub",  # words of tools
+        "kubectl webhooks GitHub kubernetes",  # words of tools
         "teh csv jsn",  # fewer than four letters
         "https://exmaple.com/mesage mesage@exmaple.com /etc/mesage C:\\mesage exmaple.com",
         "mesage=1 mesage2 fn(mesage) #mesage/x",
@@ -104,7 +104,7 @@ def test_every_correction_is_told_once_SRC_13() -> None:
 def test_only_unknown_words_are_looked_up_and_never_more_than_twelve_SRC_13() -> None:
     calls: list[list[str]] = []
 
-    def counted(words: list[str]) -> Mapping[str, int]:
+    def counted(words: list[str]) -> Mapping[str, tuple[str, int]]:
         calls.append(words)
         return own_words(words)
 
