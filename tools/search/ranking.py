@@ -15,6 +15,10 @@ ADDED = ("sentences", "name_match")
 """The components that steps after the fusion add; None in an answer means that the step did not count."""
 
 
+NOTHING_NEAR = 1e-6
+"""A best score that no other one can be divided by; the least that one rank alone gives by `rrf` is larger."""
+
+
 class Weights(NamedTuple):
     """What relevance, quality and recency count in a score (SRC-3)."""
 
@@ -79,9 +83,11 @@ def named_first(ranked: Sequence[Ranked]) -> list[Ranked]:
 
 
 def _relevance(refined_scores: Sequence[float]) -> list[float]:
-    """The scores as shares of the best. Where the best is not above 0, nothing is near, and their differences count."""
+    """The scores as shares of the best. Where the best is about 0 or less, nothing is near, and their differences count."""
     most = max(refined_scores, default=0.0)
-    return [one / most for one in refined_scores] if most > 0 else [1 + one - most for one in refined_scores]
+    if most > NOTHING_NEAR:
+        return [one / most for one in refined_scores]
+    return [1 + one - most for one in refined_scores]
 
 
 def _of_statistics(

@@ -7,6 +7,7 @@ How to see it fail: with quality and recency 0 for the unknown, a tool that fail
 from __future__ import annotations
 
 import json
+import math
 import random
 import uuid
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.utils import timezone
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 from rest_framework.test import APIClient
 
@@ -82,6 +83,7 @@ CANDIDATES = some.lists(
 
 
 @given(CANDIDATES)
+@example([candidate(5e-324), candidate(-1.0)])
 def test_the_contributions_add_up_to_the_score_and_the_best_is_first_SRC_3(
     candidates: list[Candidate],
 ) -> None:
@@ -89,7 +91,8 @@ def test_the_contributions_add_up_to_the_score_and_the_best_is_first_SRC_3(
     shown = hits(ranked, {one.tool_id: {} for one in candidates}, WEIGHTS)
     assert [hit.rank for hit in shown] == list(range(1, len(candidates) + 1))
     for hit in shown:
-        assert sum(hit.contributions.values()) == pytest.approx(hit.score, abs=1e-9)
+        assert sum(hit.contributions.values()) == pytest.approx(hit.score, rel=1e-9, abs=1e-9)
+        assert math.isfinite(hit.score)
     scores = [hit.score for hit in shown]
     assert scores == sorted(scores, reverse=True)
     if candidates:
