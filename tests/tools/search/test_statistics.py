@@ -16,6 +16,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from hypothesis import example, given
 from hypothesis import strategies as some
@@ -26,7 +28,7 @@ from metrics.scores import quality, recency
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.api import assert_problem
-from tests.support.search import found, reader
+from tests.support.search import ask, found, reader
 from tests.tools.search.test_filters import MODES
 from tools.catalogue.tools import create_tool
 from tools.models import Tool
@@ -244,7 +246,7 @@ def test_quarantine_takes_no_place_of_another_tool_QLT_6(
     assert set(found(asked(QUESTION, top_k=5))) == {f"in_{number}" for number in range(5)}
 
 
-def test_quarantined_tools_are_looked_up_by_indexes_alone_QLT_6(
+def test_statistics_are_looked_up_by_indexes_alone_QLT_6_SRC_11(
     committed: Tenant, admin_database: psycopg.Connection[Any]
 ) -> None:
     fields = [field.column for field in Tool._meta.concrete_fields if not field.generated]
@@ -274,6 +276,14 @@ def test_quarantined_tools_are_looked_up_by_indexes_alone_QLT_6(
         hidden = plan(f"SELECT entity.id FROM tools_tool AS entity WHERE {row[0]}")
     assert "tools_tool_hidden" in hidden
     assert "Seq Scan" not in hidden
+    with CaptureQueriesContext(connection) as asked:
+        ask(committed.pk, QUESTION)
+    [statement] = [query["sql"] for query in asked if "metrics_toolstatistics" in query["sql"]]
+    with tenant_context(committed.pk), connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {statement}")
+        whole = str(cursor.fetchall())
+    assert "tool_statistics_once" in whole
+    assert "Seq Scan" not in whole
 
 
 # --- Filters ----------------------------------------------------------------------------------------------------------
