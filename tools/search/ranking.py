@@ -17,6 +17,10 @@ EQUAL_NAME = "equal_name"
 """The component that puts a tool first that is called as the question is. It is added last, after the operator's weight."""
 
 
+NOTHING_NEAR = 1e-6
+"""A best score that no other one can be divided by; the least that one rank alone gives by `rrf` is larger."""
+
+
 class Weights(NamedTuple):
     """What relevance, quality and recency count in a score (SRC-3)."""
 
@@ -81,9 +85,11 @@ def named_first(ranked: Sequence[Ranked]) -> list[Ranked]:
 
 
 def _relevance(refined_scores: Sequence[float]) -> list[float]:
-    """The scores as shares of the best. Where the best is not above 0, nothing is near, and their differences count."""
+    """The scores as shares of the best. Where the best is about 0 or less, nothing is near, and their differences count."""
     most = max(refined_scores, default=0.0)
-    return [one / most for one in refined_scores] if most > 0 else [1 + one - most for one in refined_scores]
+    if most > NOTHING_NEAR:
+        return [one / most for one in refined_scores]
+    return [1 + one - most for one in refined_scores]
 
 
 def _of_statistics(

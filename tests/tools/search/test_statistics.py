@@ -7,6 +7,7 @@ How to see it fail: with quality and recency 0 for the unknown, a tool that fail
 from __future__ import annotations
 
 import json
+import math
 import random
 import uuid
 from collections.abc import Callable
@@ -15,8 +16,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 from rest_framework.test import APIClient
 
@@ -25,7 +28,7 @@ from metrics.scores import quality, recency
 from portal.tenancy.context import tenant_context
 from portal.tenancy.models import Tenant
 from tests.support.api import assert_problem
-from tests.support.search import found, reader
+from tests.support.search import ask, found, reader
 from tests.tools.search.test_filters import MODES
 from tools.catalogue.tools import create_tool
 from tools.models import Tool
@@ -82,6 +85,7 @@ CANDIDATES = some.lists(
 
 
 @given(CANDIDATES)
+@example([candidate(5e-324), candidate(-1.0)])
 def test_the_contributions_add_up_to_the_score_and_the_best_is_first_SRC_3(
     candidates: list[Candidate],
 ) -> None:
@@ -89,7 +93,8 @@ def test_the_contributions_add_up_to_the_score_and_the_best_is_first_SRC_3(
     shown = hits(ranked, {one.tool_id: {} for one in candidates}, WEIGHTS)
     assert [hit.rank for hit in shown] == list(range(1, len(candidates) + 1))
     for hit in shown:
-        assert sum(hit.contributions.values()) == pytest.approx(hit.score, abs=1e-9)
+        assert sum(hit.contributions.values()) == pytest.approx(hit.score, rel=1e-9, abs=1e-9)
+        assert math.isfinite(hit.score)
     scores = [hit.score for hit in shown]
     assert scores == sorted(scores, reverse=True)
     if candidates:
@@ -241,7 +246,7 @@ def test_quarantine_takes_no_place_of_another_tool_QLT_6(
     assert set(found(asked(QUESTION, top_k=5))) == {f"in_{number}" for number in range(5)}
 
 
-def test_quarantined_tools_are_looked_up_by_indexes_alone_QLT_6(
+def test_statistics_are_looked_up_by_indexes_alone_QLT_6_SRC_11(
     committed: Tenant, admin_database: psycopg.Connection[Any]
 ) -> None:
     fields = [field.column for field in Tool._meta.concrete_fields if not field.generated]
@@ -271,6 +276,14 @@ def test_quarantined_tools_are_looked_up_by_indexes_alone_QLT_6(
         hidden = plan(f"SELECT entity.id FROM tools_tool AS entity WHERE {row[0]}")
     assert "tools_tool_hidden" in hidden
     assert "Seq Scan" not in hidden
+    with CaptureQueriesContext(connection) as asked:
+        ask(committed.pk, QUESTION)
+    [statement] = [query["sql"] for query in asked if "metrics_toolstatistics" in query["sql"]]
+    with tenant_context(committed.pk), connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {statement}")
+        whole = str(cursor.fetchall())
+    assert "tool_statistics_once" in whole
+    assert "Seq Scan" not in whole
 
 
 # --- Filters ----------------------------------------------------------------------------------------------------------

@@ -27,4 +27,8 @@ FROM search_candidates(
     semantic_share_max => %(semantic_share_max)s,
     with_words => %(with_words)s
 ) AS candidate
-LEFT JOIN metrics_toolstatistics AS held ON held.tenant_id = current_setting('portal.tenant')::uuid AND held.tool_id = candidate.id
+-- OFFSET 0, so that a candidate's row is looked up; as a join it would read the statistics of all tools.
+LEFT JOIN LATERAL (
+    SELECT * FROM metrics_toolstatistics AS own
+    WHERE own.tenant_id = current_setting('portal.tenant')::uuid AND own.tool_id = candidate.id OFFSET 0
+) AS held ON true
