@@ -8,7 +8,8 @@ A kind `note` is added by one migration (tests/tools/search/test_kinds.py has it
 3. `keep_postings("notes_note", "notes_posting")` and `index_signatures("notes_noteembedding")`.
 4. `let_search_read(...)` for the three tables.
 5. `search_kind_note`, a function with the parameters of `search_kind_tool` (sql/0020_kind_tool.sql): the names of the tables, and
-   the condition that a row must meet, made of filters and rights. It is no business of anybody's but search: `of_search(...)`.
+   the condition that a row must meet, made of filters and rights. The filter `names` also tells which entity a question is the
+   name of; a kind without names passes over it. It is no business of anybody's but search: `of_search(...)`.
 
 The SQL of an operation is written into the migration that calls it, and pinned there (tests/contract/test_frozen_sql.py).
 """

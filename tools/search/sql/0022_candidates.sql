@@ -101,6 +101,7 @@ DECLARE
     terms text[] := '{}';       -- the question's lexemes that the budget reaches, with their rarities
     rarities double precision[] := '{}';
     named uuid[] := '{}';       -- what the question is the name of
+    unnamed text;               -- the condition without the name
 BEGIN
     EXECUTE format('SELECT * FROM %I($1, $2, $3)', 'search_kind_' || kind) INTO of USING filters, rights, vector_slot;
 
@@ -184,10 +185,13 @@ BEGIN
     INTO terms, rarities USING chosen, question, rarity_scale, postings_budget, of.filtered AND listed;
 
     IF length(query_text) <= longest_name AND (NOT filters ? 'names' OR filters -> 'names' ? query_text) THEN
+        unnamed := of.passes;
         EXECUTE format('SELECT * FROM %I($1, $2, $3)', 'search_kind_' || kind) INTO of
         USING filters || jsonb_build_object('names', jsonb_build_array(query_text)), rights, vector_slot;
-        EXECUTE format('SELECT coalesce(array_agg(equal.id), ''{}'') FROM (SELECT entity.id FROM %s AS entity WHERE %s LIMIT %s) AS equal',
-                       of.entities, of.passes, max_results) INTO named;
+        IF of.passes <> unnamed THEN  -- a kind that passes over the filter `names` has no names
+            EXECUTE format('SELECT coalesce(array_agg(equal.id), ''{}'') FROM (SELECT entity.id FROM %s AS entity WHERE %s LIMIT %s) AS equal',
+                           of.entities, of.passes, max_results) INTO named;
+        END IF;
     END IF;
 
     -- The keyword arm, and the fusion. Each arm's score is also looked up for what only the other arm found; an entity
