@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from django.db import DataError, transaction
+from django.db import DataError, connection, transaction
 
 from tests.support.search import candidates, found
 from tools.models import Source, Tool, ToolEmbedding
@@ -274,3 +274,19 @@ def test_filters_together_mean_all_of_them_SRC_2(make: MakeTool, mode: None, ask
         matched.append(len(expected))
     assert {0, 1} < set(matched)
     assert max(matched) > 4
+
+
+def test_processes_of_the_version_before_still_have_their_answers_R18(three: None) -> None:
+    asked = f"SELECT id FROM tools_search_candidates(query_vector => NULL::vector, query_text => '{QUESTION}', max_results => 30"
+    sources = list(Source.objects.filter(slug="s1").values_list("pk", flat=True))
+    for filters, given, expected in (
+        ("", [], {"alpha", "beta", "gamma"}),
+        (", all_tags => %s::text[], exact_limit => 10000", [["b", "a"]], {"alpha"}),
+        (", source_ids => %s::uuid[], only_names => %s::text[]", [sources, ["alpha", "beta"]], {"alpha"}),
+        (", except_names => %s::text[]", [["alpha"]], {"beta", "gamma"}),
+        (", sensitivities => %s::text[]", [[]], set()),
+    ):
+        with connection.cursor() as cursor:
+            cursor.execute(f"{asked}{filters})", given)
+            ids = [pk for (pk,) in cursor.fetchall()]
+        assert set(Tool.objects.filter(pk__in=ids).values_list("tool_id", flat=True)) == expected, filters
