@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import psycopg
 import pytest
 
+from bench.port import livez
 from bench.stack import Client, Stack, stack
 from portal.env import DECLARED
 from portal.http.bodies import ANONYMOUS_MAX_BYTES
@@ -102,3 +105,41 @@ def test_a_problem_of_the_api_keeps_its_form_when_the_worker_is_gone_R6(portal: 
     finally:
         portal.start("web")
     assert Client(portal.port, "none").call("GET", "/api/v1/me")[0] == 401
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(
+            "POST /login/ HTTP/1.1\r\nContent-Length: {long}\r\n", id="beyond what a stranger may send"
+        ),
+        pytest.param("POST /api/v1/tools HTTP/1.1\r\nContent-Length: {long}\r\n", id="without a key"),
+        pytest.param("GET / HTTP/1.1\r\nContent-Length: {long}\r\n", id="of a GET"),
+        pytest.param("POST /login/ HTTP/1.1\r\nContent-Length: 500000000\r\n", id="beyond all bounds"),
+        pytest.param("POST /login/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", id="in chunks"),
+    ],
+)
+def test_the_body_of_what_is_refused_is_never_the_next_request_S19(portal: Stack, head: str) -> None:
+    """How to see it fail: take a `Connection close` out of the Caddyfile."""
+    smuggled = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    body = smuggled * (1_200_000 // len(smuggled))
+    if "chunked" in head:
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    answers = b""
+    with socket.create_connection(("127.0.0.1", portal.port), timeout=20) as one, suppress(ConnectionError):
+        one.sendall(head.format(long=len(body)).encode() + b"Host: localhost\r\n\r\n" + body)
+        while data := one.recv(65_536):
+            answers += data
+    assert answers.count(b"HTTP/1.1 ") <= 1  # the client may not have read it before the connection ended
+    assert b'"status": "ok"' not in answers
+
+
+def test_a_get_with_a_long_body_that_does_not_come_holds_no_worker_S19(portal: Stack) -> None:
+    """How to see it fail: take `error @get 413` out of the Caddyfile."""
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\na"
+    with ExitStack() as open_ones:
+        for _ in range(4):
+            one = open_ones.enter_context(socket.create_connection(("127.0.0.1", portal.port), timeout=20))
+            one.sendall(head)
+        time.sleep(0.5)
+        assert livez(portal.port, 5) < 5000
