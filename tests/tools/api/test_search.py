@@ -81,6 +81,28 @@ def test_src_2_short_names_of_filters_mean_the_long_ones(agent: APIClient, tool_
     assert post(agent, query="send", exclude=["send_mail"]).json()["results"] == []
 
 
+def test_src_2_the_filters_of_a_tools_own_fields_by_get_and_post(agent: APIClient, tool_of: ToolOf) -> None:
+    tool_of("send_mail", core=True, tags=["python"], target_personas=["clerk"], semantic_namespace="office.mail",
+            parameters={"properties": {"recipient": {}}}, lifecycle="deprecated")  # fmt: skip
+    tool_of("send_parcel")
+    one_by_one: dict[str, Any] = {
+        "core": True, "language": ["python"], "personas": ["clerk"], "semantic_namespace": ["office.mail"], "parameter": ["recipient"],
+        "lifecycle": ["deprecated"],
+    }  # fmt: skip
+    for name, value in one_by_one.items():
+        body = post(agent, query="send", **{name: value}).json()
+        assert body["metadata"]["filters_applied"] == {name: value}
+        text = "true" if value is True else value[0]
+        got = agent.get(SEARCH, {"query": "send", name: text}).json()
+        for answer in (body, got):
+            assert [hit["tool"]["tool_id"] for hit in answer["results"]] == ["send_mail"], name
+    assert len(post(agent, query="send", status=["pending", "ready"], persona="clerk").json()["results"]) == 1
+    assert [hit["tool"]["tool_id"] for hit in post(agent, query="send", core=False).json()["results"]] == [
+        "send_parcel"
+    ]
+    assert post(agent, query="send", core=["true", "false"]).status_code == 400
+
+
 @pytest.mark.parametrize("length", [1, 2000])
 def test_api_1_a_query_of_up_to_2000_characters_is_answered(agent: APIClient, length: int) -> None:
     assert post(agent, query="x" * length).status_code == 200
