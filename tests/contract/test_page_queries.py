@@ -34,7 +34,7 @@ from tools.models import SyncChange, Tool
 # By the name of the route. Six of them are the session, the user, the memberships and the tenant's transaction.
 PAGES: dict[str, int] = {
     "invitations": 8, "job": 10, "job-cancel": 8, "job-list": 10, "job-new": 10, "job-pill": 7, "models": 11, "override-keep": 10,
-    "override-list": 12, "override-patch": 7, "password": 7, "problem": 7, "problem-list": 7, "search": 12, "server": 10, "server-delete": 8,
+    "override-list": 12, "override-patch": 7, "password": 7, "problem": 7, "problem-list": 7, "search": 16, "server": 10, "server-delete": 8,
     "server-edit": 10, "server-list": 8, "server-new": 8, "source": 15, "source-delete": 9, "source-document": 7, "source-import": 8,
     "source-list": 13, "sync": 17, "sync-discard": 9, "badges": 8, "refresh-matching": 9, "tool": 13, "tool-delete": 9,
     "tool-edit": 12, "tool-embedding": 12, "tool-history": 12, "tool-list": 15, "tool-new": 7, "tool-restore": 10,

@@ -28,6 +28,8 @@ LEAST_LETTERS = 4
 """Of a word that is corrected. A shorter one is one edit from too many others."""
 MOST_LETTERS = 24
 """Of a word that is corrected. A longer one is a token or a key."""
+LONG_ENDING = 3
+"""Letters of an ending that is no slip of the finger where stemming cuts it off: personalized, captivating."""
 MOST_WORDS = 12
 """Unknown words of a question that are looked at, the first ones: each costs some 500 look-ups."""
 
@@ -148,7 +150,7 @@ def _edits(word: str) -> list[str]:
 
 def _form(word: str, own: Own, english: Mapping[str, int]) -> int | None:
     """How sure it is that entities have the word in this very form, as only its lexeme is known: 0 of a word of English and of the
-    lexeme itself, 1 where stemming may have cut off an e or a y, 2 of a plural, None of what no entity has or nobody writes."""
+    lexeme itself, 1 where stemming may have cut off an e or a y, 2 of a plural and of a long ending, None of what no entity has or nobody writes."""
     if word not in own:
         return None
     lexeme, _ = own[word]
@@ -156,7 +158,8 @@ def _form(word: str, own: Own, english: Mapping[str, int]) -> int | None:
         return 0
     if (word == f"{lexeme}e" and lexeme[-1] not in "aeiou") or word == f"{lexeme[:-1]}y":
         return 1
-    if (word == f"{lexeme}s" and lexeme[-1] != "s") or word == f"{lexeme}es":
+    plural = (word == f"{lexeme}s" and lexeme[-1] != "s") or word == f"{lexeme}es"
+    if plural or len(word) - len(lexeme) >= LONG_ENDING:
         return 2
     return None
 

@@ -31,7 +31,7 @@ OWN = {
     "kubectl": ("kubectl", 3), "invoice": ("invoic", 40), "invoiced": ("invoic", 40), "invoics": ("invoic", 40),
     "webhook": ("webhook", 9), "webhooks": ("webhook", 9), "github": ("github", 5), "form": ("form", 2), "width": ("width", 30),
     "listpullrequests": ("listpullrequest", 1), "with": ("with", 200), "kubernetes": ("kubernet", 4), "app": ("app", 90), "appe": ("app", 90),
-    "apple": ("appl", 1), "pagee": ("page", 70), "page": ("page", 70),
+    "apple": ("appl", 1), "pagee": ("page", 70), "page": ("page", 70), "personalized": ("person", 8),
 }  # fmt: skip
 """Words of tools in some form: the lexeme, and the number of tools."""
 
@@ -76,7 +76,7 @@ def test_a_mistyped_word_becomes_the_nearest_SRC_13(typed: str, corrected: str) 
     "text",
     [
         "weather forecasts, retries, batching, mapped",  # English, and inflections
-        "kubectl webhooks GitHub kubernetes",  # words of tools
+        "kubectl webhooks GitHub kubernetes personalized",  # words of tools
         "teh csv jsn",  # fewer than four letters
         "https://exmaple.com/mesage mesage@exmaple.com /etc/mesage C:\\mesage exmaple.com",
         "mesage=1 mesage2 fn(mesage) #mesage/x",
