@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 
 from embeddings import providers
-from embeddings.providers import ProviderError, Vectors, http
+from embeddings.providers import ProviderError, Vectors
 from embeddings.queue import worker
+from portal.outbound import json_server
 from portal.resilience import circuit_breaker
 from tests.support.embeddings.pipeline import Pipeline
 from tests.support.embeddings.providers import HashEmbedder
@@ -153,7 +154,7 @@ def test_the_table_notices_a_product_without_probe_or_without_permanent_errors_R
     if what == "probe":
         monkeypatch.setattr(worker, "_attributed", lambda provider, error: error)
     else:
-        monkeypatch.setattr(http, "PERMANENT", frozenset())
+        monkeypatch.setattr(json_server, "PERMANENT", frozenset())
     [fault] = [fault for fault in FAULTS if fault.name == name]
     with pytest.raises(AssertionError):
         live_through(pipeline, settings, server, fault, provider)

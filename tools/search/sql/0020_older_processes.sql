@@ -37,7 +37,8 @@ CREATE OR REPLACE FUNCTION tools_search_candidates(
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
 AS $$
-    SELECT * FROM search_candidates(
+    SELECT id, score, match_type, similarity, keyword_score, semantic_rank, keyword_rank, applied_share, semantic_weight
+    FROM search_candidates(
         'tool', query_vector, query_text, max_results,
         jsonb_strip_nulls(jsonb_build_object(
             'tool_type', to_jsonb(tool_types), 'category', to_jsonb(categories),
