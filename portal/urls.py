@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 from portal.ops import health, prometheus
 from tools.api.schema.views import docs_page, schema
@@ -14,6 +15,9 @@ urlpatterns = [
     path("readyz", health.readyz),
     path("metrics", prometheus.metrics),
     path("admin/login/", admin_login),
+    # The admin has no page for a person's own password: the portal's counts how often the present one is tried (S7).
+    path("admin/password_change/", RedirectView.as_view(pattern_name="password")),
+    path("admin/password_change/done/", RedirectView.as_view(pattern_name="password")),
     path("admin/", admin.site.urls),
     path("api/v1/", include("tools.api.urls")),
     path("api/v1/schema", schema),
