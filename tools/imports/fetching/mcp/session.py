@@ -64,7 +64,11 @@ _FAULTS_OF_CONNECTIONS = (
 # What the SDK itself says of an end without an answer. Servers use the same code for errors of theirs.
 _ENDS = [
     ErrorData(code=CONNECTION_CLOSED, message=message)
-    for message in ("Connection closed", "SSE stream ended without a response")
+    for message in (
+        "Connection closed",
+        "SSE stream ended without a response",
+        "SSE stream ended and reconnection attempts were exhausted",
+    )
 ]
 # Always the same, since some servers show more tools to clients that can do more.
 _CLIENT = Implementation(name="tool-portal", version="1")
