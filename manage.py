@@ -8,6 +8,7 @@ import sys
 
 # Commands that own the schema or stand above tenants; everything else runs as the application.
 ADMIN_COMMANDS = {
+    "add_member",
     "create_api_key",
     "create_logins",
     "create_tenant",

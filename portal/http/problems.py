@@ -191,7 +191,7 @@ class ApiProblemMiddleware:
         ):
             title = TITLES.get(response.status_code, "error")
             detail = {
-                400: "This request cannot be read.",
+                400: "This request cannot be read, or it names a host that is not among ALLOWED_HOSTS.",
                 404: "There is no such address in this API.",
                 405: f"Method {request.method!r} is not allowed here.",
                 500: "Something went wrong here. The request id finds it in the log.",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 from uuid import UUID
 
+from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import OperationalError, connection
@@ -66,6 +67,16 @@ class PortalCommand(BaseCommand):
     def stop(self, code: int, sentence: str) -> NoReturn:
         self.stderr.write(sentence)
         sys.exit(code)
+
+    def user(self, username: str) -> User:
+        """The user of that name; a name that nobody has ends the command."""
+        try:
+            return User.objects.get_by_natural_key(username)
+        except User.DoesNotExist:
+            self.stop(
+                REFUSED,
+                f"There is no user {username!r}. Make one in the admin, or with: manage.py createsuperuser",
+            )
 
     def show(self, options: Options, data: Mapping[str, object], text: str) -> None:
         self.stdout.write(

@@ -27,7 +27,7 @@ from tools.models import ManualOverride
 
 # What a person writes about themselves, in whatever role; and what only looks.
 OF_THE_PERSON = {
-    "admin:login", "admin:logout", "admin:password_change", "invitations", "login", "logout", "password", "switch-tenant", "theme",
+    "admin:login", "admin:logout", "invitations", "login", "logout", "password", "switch-tenant", "theme",
 }  # fmt: skip
 # Their forms are answered by a question with a form of its own.
 QUESTIONS = {"override-reset", "sync-apply"}

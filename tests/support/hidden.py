@@ -66,8 +66,7 @@ def build_hidden(tenant: Tenant, **hidden: str) -> World:
     )
     _shown(tenant, canary, hidden)
     server = servers.create_server(actor="olga", slug="mcp", title="Tools", url="http://127.0.0.1/mcp")
-    if "sensitivity" in hidden:  # of which an MCP server knows nothing when it says what it offers
-        McpServer.objects.filter(pk=server.pk).update(last_error=f"Its last words: {canary}")
+    McpServer.objects.filter(pk=server.pk).update(last_error=f"Its last words: {canary}")
     return World(
         tenant, canary, make_api(tenant), _client(tenant, Role.ADMIN, is_staff=True), tool, imported, source, job, server, sync,
         logged_search(tenant, canary, tool),

@@ -213,16 +213,6 @@ def foreign_and_unknown(route: Route, world: World) -> list[tuple[dict[str, str]
     matrix.
     """
     nothing = str(uuid.uuid4())
-    if route.pattern.startswith("admin/r/"):
-        from django.contrib.contenttypes.models import ContentType
-
-        kind = str(ContentType.objects.get_for_model(Tool).pk)
-        return [
-            (
-                {"content_type_id": kind, "object_id": str(world.tool.pk)},
-                {"content_type_id": kind, "object_id": nothing},
-            )
-        ]
     if route.model is not None:
         (name,) = route.parameters
         found = str(world.object_of(route.model))

@@ -60,7 +60,18 @@ admin.FieldListFilter.register(
 )
 
 
-class TenantModelAdmin(ModelAdmin):
+class ShownLookups(ModelAdmin):
+    """Lists that are filtered by what they show, and by nothing else."""
+
+    def lookup_allowed(self, lookup: str, value: str, request: Any = None) -> bool:
+        """Only the columns and filters of the list. Django allows any column of the row in the address of a list, so that what no
+        page shows could be guessed letter by letter."""
+        filters: Any = self.get_list_filter(request)
+        shown = {*self.get_list_display(request), *(getattr(one, "parameter_name", one) for one in filters)}
+        return lookup.partition(LOOKUP_SEP)[0] in shown and super().lookup_allowed(lookup, value, request)
+
+
+class TenantModelAdmin(ShownLookups):
     """Rows of the member's tenant that the member may see: list, search, form, history, actions and autocompletion begin at
     `get_queryset`. Django's permission and the tenant's role must both allow; a role of None allows nobody."""
 
@@ -82,13 +93,6 @@ class TenantModelAdmin(ModelAdmin):
         if isinstance(db_field, TenantForeignKey):
             kwargs["queryset"] = seen(cast(Any, db_field.related_model).objects.all())
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
-
-    def lookup_allowed(self, lookup: str, value: str, request: Any = None) -> bool:
-        """Only the columns and filters of the list. Django allows any column of the row in the address of a list, so that what no
-        page shows could be guessed letter by letter."""
-        filters: Any = self.get_list_filter(request)
-        shown = {*self.get_list_display(request), *(getattr(one, "parameter_name", one) for one in filters)}
-        return lookup.partition(LOOKUP_SEP)[0] in shown and super().lookup_allowed(lookup, value, request)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return may(request, self.role_to_view) and super().has_module_permission(request)

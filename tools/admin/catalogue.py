@@ -250,11 +250,15 @@ class McpServerAdmin(SettingsAdmin):
         "seen",
         "health",
         "synced_at",
-        "last_error",
+        "error",
         "created_at",
         "updated_at",
     )
-    readonly_fields = ("health", "synced_at", "last_error", "created_at", "updated_at")
+    readonly_fields = ("health", "synced_at", "error", "created_at", "updated_at")
+
+    @admin.display(description="last error")
+    def error(self, server: McpServer) -> str:
+        return server.shown_error
 
     def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: bool) -> None:
         who = request.user.get_username()

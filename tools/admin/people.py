@@ -16,14 +16,14 @@ from django.contrib.auth.models import Group, User
 from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
 from portal.tenancy.invitations import Invited, invitations_of
 from portal.tenancy.middleware import Member, memberships
 from portal.tenancy.models import Membership, Role
-from tools.admin.base import is_superuser, may
+from tools.admin.base import ShownLookups, is_superuser, may
 
 if TYPE_CHECKING:
     NewUserForm = AdminUserCreationForm[User]
@@ -40,7 +40,7 @@ BEYOND = (
 )
 
 
-class ForSuperusers:
+class ForSuperusers(ShownLookups):
     """What tenants share: for superusers who are admins in the tenant that they work in."""
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -62,6 +62,10 @@ class ForSuperusers:
 @admin.register(Group)
 class PermissionGroupAdmin(ForSuperusers, GroupAdmin):
     """Groups of Django's permissions. Those bound what the staff of all tenants may do in this admin, beside their roles."""
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """No page: it would name superusers of other tenants."""
+        raise Http404("Groups have no history page.")
 
 
 class NewPersonForm(NewUserForm):

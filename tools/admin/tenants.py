@@ -15,6 +15,7 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from portal.tenancy.keys import DEFAULT_LIFETIME, MAX_LIFETIME, create_api_key, revoke_api_key, rotate_api_key
+from portal.tenancy.members import LastAdmin, change_role, remove_member
 from portal.tenancy.models import (
     ApiKey,
     IdempotencyKey,
@@ -25,7 +26,8 @@ from portal.tenancy.models import (
     Sensitivity,
     Tenant,
 )
-from tools.admin.base import ModelForm, ReadOnlyAdmin, TenantModelAdmin
+from tools.admin.base import ModelForm, ReadOnlyAdmin, ServiceAdmin, TenantModelAdmin
+from tools.catalogue.errors import CatalogueError
 
 
 @admin.register(Tenant)
@@ -35,7 +37,7 @@ class TenantAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Membership)
-class MembershipAdmin(TenantModelAdmin):
+class MembershipAdmin(ServiceAdmin):
     """Roles of members. Whose membership it is never changes, and a new one begins with an invitation."""
 
     is_of_catalogue = False
@@ -48,6 +50,18 @@ class MembershipAdmin(TenantModelAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
+
+    def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
+        try:
+            change_role(obj, form.cleaned_data["role"])
+        except LastAdmin as error:
+            raise CatalogueError(str(error)) from error
+
+    def delete_model(self, request: HttpRequest, obj: Membership) -> None:
+        try:
+            remove_member(obj)
+        except LastAdmin as error:
+            raise CatalogueError(str(error)) from error
 
 
 class InvitationForm(ModelForm):

@@ -176,7 +176,7 @@ _RULES: dict[str, Rule] = {
     SyncChange._meta.label: _whole("sync__source"),
     Job._meta.label: _jobs,
     JobFailure._meta.label: _failures,
-    # Connections, which tell of no tool.
+    # Connections, which tell of no tool but in their `shown_error`.
     McpServer._meta.label: _by_anybody,
     "tools.McpServerEvent": _by_anybody,
 }

@@ -65,5 +65,5 @@ class McpServer(TenantModel):
 
     @property
     def shown_error(self) -> str:
-        """Its `last_error`, which may quote whatever the server said of its tools, for those who may ask it themselves; else empty."""
-        return self.last_error if current_rights().sees_all_sensitivities else ""
+        """Its `last_error` for callers from whom no tool is hidden; else empty. It may quote whatever the server said of its tools."""
+        return self.last_error if current_rights().sees_everything else ""

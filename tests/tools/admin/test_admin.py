@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth import get_user_model
+from django.contrib.contenttypes.models import ContentType
 from django.test import Client
 
 from embeddings import slots
@@ -147,6 +149,12 @@ def test_no_list_is_filtered_by_a_column_that_it_does_not_show_SEC_4(
     answers = {superuser.get(f"{rows}?{hidden}={value}").status_code for value in ("0", "1", "r", "nothing")}
     assert answers == {400}
     assert superuser.get(f"{rows}?{shown}=1").status_code in {200, 302}
+
+
+def test_view_on_site_is_not_found_for_any_kind_of_row_S21(superuser: Client) -> None:
+    for kind in ContentType.objects.all():
+        for row in (uuid.uuid4(), 1):
+            assert (kind, superuser.get(f"/admin/r/{kind.pk}/{row}/").status_code) == (kind, 404)
 
 
 def test_EMB_2_a_save_in_the_admin_goes_through_the_services(superuser: Client, imported_tool: Tool) -> None:

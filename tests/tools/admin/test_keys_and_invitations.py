@@ -70,6 +70,7 @@ def test_a_member_is_not_invited_and_nobody_is_made_a_member_unasked(superuser: 
     assert superuser.get(address("tenancy.Membership", "add")).status_code == 403
     mine = Membership.objects.get()
     other = get_user_model().objects.create_user("newcomer")
+    Membership.objects.create(user=get_user_model().objects.create_user("second"), role="admin")
     superuser.post(address("tenancy.Membership", "change", mine.pk), {"role": "viewer", "user": other.pk})
     mine.refresh_from_db()
     assert (mine.user.get_username(), mine.role) == ("root", "viewer")

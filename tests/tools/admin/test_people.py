@@ -171,3 +171,19 @@ def test_groups_of_permissions_are_for_superusers_who_are_admins_SEC_4(
     assert not Group.objects.exists()
     assert superuser.post("/admin/auth/group/add/", {"name": "editors"}).status_code == 302
     assert Group.objects.get().name == "editors"
+
+
+def test_groups_and_users_are_not_filtered_by_what_their_lists_do_not_show_S21(superuser: Client) -> None:
+    for path in ("/admin/auth/group/?user=1", f"{USERS}?password__startswith=m", f"{USERS}?logentry__id=1"):
+        assert (path, superuser.get(path).status_code) == (path, 400)
+    assert superuser.get(f"{USERS}?is_staff__exact=1").status_code == 200
+
+
+def test_nobody_is_told_who_made_a_group_S21(superuser: Client) -> None:
+    """Groups are shared, so it may have been a superuser of another tenant."""
+    superuser.post("/admin/auth/group/add/", {"name": "editors"})
+    path = f"/admin/auth/group/{Group.objects.get().pk}/"
+    assert superuser.get(f"{path}history/").status_code == 404
+    page = superuser.get(f"{path}change/")
+    assert page.status_code == 200
+    assert "/history/" not in page.content.decode()

@@ -26,7 +26,7 @@ class ServerSerializer(RowSerializer):
 
     headers = headers_field(read_only=True)
     last_error = BlankAsNullField(
-        source="shown_error", help_text="Null for a key that may not see tools of every sensitivity."
+        source="shown_error", help_text="Null for a key that may not see every tool."
     )
 
     class Meta:

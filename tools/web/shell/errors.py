@@ -10,6 +10,7 @@ from types import TracebackType
 
 from django.conf import settings
 from django.contrib import messages
+from django.core.exceptions import DisallowedHost, RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django_htmx.http import reswap, retarget
@@ -62,16 +63,24 @@ def _own_sentence(exception: Exception | None, otherwise: str) -> str:
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    too_large = type(exception).__name__ in {"RequestDataTooBig", "TooManyFieldsSent", "TooManyFilesSent"}
-    text = (
-        _own_sentence(
-            exception,
-            f"The form is larger than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE / 1_000_000:g} MB. Upload large documents as a file.",
-        )
-        if too_large
-        else "The browser sent something that this page does not understand. Go back and try again."
-    )
-    return _page(request, 413 if too_large else 400, "Too large" if too_large else "Bad request", text)
+    many = "The form has more than {:,} {}. Send fewer at a time."
+    match exception:
+        case DisallowedHost():
+            text = "The portal does not answer to this host name. Whoever runs it can add the name to the setting ALLOWED_HOSTS."
+            return _page(request, 400, "Unknown host name", text)
+        case TooManyFieldsSent():
+            text = many.format(settings.DATA_UPLOAD_MAX_NUMBER_FIELDS, "fields")
+        case TooManyFilesSent():
+            text = many.format(settings.DATA_UPLOAD_MAX_NUMBER_FILES, "files")
+        case RequestDataTooBig():
+            megabytes = settings.DATA_UPLOAD_MAX_MEMORY_SIZE / 1_000_000
+            text = _own_sentence(
+                exception, f"The form is larger than {megabytes:g} MB. Upload large documents as a file."
+            )
+        case _:
+            text = "The browser sent something that this page does not understand. Go back and try again."
+            return _page(request, 400, "Bad request", text)
+    return _page(request, 413, "Too large", text)
 
 
 def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:

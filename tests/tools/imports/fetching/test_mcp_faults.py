@@ -246,6 +246,29 @@ def test_case_25_a_refusal_of_the_first_question_is_told_too_SYN_2(settings: Any
     assert said == "The server answered 403 instead of the list. Check the headers that it is sent."
 
 
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("initialize", "The server refused: No workspace is open (-32000)."),
+        ("tools/list", "The list was answered with an error: No workspace is open (-32000)."),
+    ],
+)
+def test_a_servers_error_with_the_sdks_code_for_an_end_is_told_in_its_words_SYN_2(
+    server: Any, settings: Any, question: str, said: str
+) -> None:
+    error = '"error": {"code": -32000, "message": "No workspace is open"}'
+    answer = '{"jsonrpc": "2.0", "id": %d, ' + error + "}"
+    assert said == asked_over_http(
+        settings,
+        lambda handler, number: handler.say((answer % number).encode()),
+        from_the_start=question == "initialize",
+    )
+    command, option, program = plain("None")
+    when = "True" if question == "initialize" else "result is None"
+    program = program.replace('"result": result}', f'**({{{error}}} if {when} else {{"result": result}})}}')
+    assert server([command, option, program]) == said
+
+
 @needs_badserver
 @pytest.mark.parametrize(
     ("mode", "said"),

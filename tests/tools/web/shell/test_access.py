@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -262,6 +263,25 @@ def test_a_fault_shows_the_request_id_and_asks_nothing_of_the_database(
     assert "boom" not in answer.content.decode()
     assert answer["X-Request-ID"] in answer.content.decode()
     assert errors.bad_request(rf.get("/")).status_code == 400
+
+
+def test_a_foreign_host_and_too_many_fields_are_refused_in_sentences_of_ours_UI_3_0(
+    viewer_client: Client,
+) -> None:
+    for path, said in (
+        ("/login/", "Whoever runs it can add the name to the setting ALLOWED_HOSTS."),
+        ("/api/v1/me", "or it names a host that is not among ALLOWED_HOSTS."),
+    ):
+        answer = Client(HTTP_HOST="evil.example").get(path)
+        assert answer.status_code == 400
+        assert said in answer.content.decode()
+    answer = viewer_client.post("/theme/", {f"field-{number}": "" for number in range(1500)})
+    assert answer.status_code == 413
+    assert "The form has more than 1,000 fields. Send fewer at a time." in answer.content.decode()
+    files = {f"file-{number}": io.BytesIO(b"x") for number in range(150)}
+    answer = viewer_client.post("/theme/", files)
+    assert answer.status_code == 413
+    assert "The form has more than 100 files. Send fewer at a time." in answer.content.decode()
 
 
 def test_a_forged_form_is_refused_in_plain_words(db: None) -> None:

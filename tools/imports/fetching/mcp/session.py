@@ -27,7 +27,7 @@ from anyio.abc import ObjectReceiveStream
 from mcp import ClientSession, MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
-from mcp.types import Implementation, JSONRPCNotification
+from mcp.types import CONNECTION_CLOSED, PARSE_ERROR, ErrorData, Implementation, JSONRPCNotification
 from pydantic import ValidationError
 
 from portal.json_types import JsonObject
@@ -61,7 +61,15 @@ _FAULTS_OF_CONNECTIONS = (
     AddressNotAllowed, httpx2.InvalidURL, httpx2.NetworkError, httpx2.ConnectTimeout, httpx2.RemoteProtocolError,
     httpcore2.NetworkError, httpcore2.RemoteProtocolError,
 )  # fmt: skip
-_CONNECTION_CLOSED, _PARSE_ERROR = -32000, -32700
+# What the SDK itself says of an end without an answer. Servers use the same code for errors of theirs.
+_ENDS = [
+    ErrorData(code=CONNECTION_CLOSED, message=message)
+    for message in (
+        "Connection closed",
+        "SSE stream ended without a response",
+        "SSE stream ended and reconnection attempts were exhausted",
+    )
+]
 # Always the same, since some servers show more tools to clients that can do more.
 _CLIENT = Implementation(name="tool-portal", version="1")
 
@@ -153,7 +161,7 @@ async def _all_pages(
                 "tools/list", parameters, {"headers": {"mcp-protocol-version": version}}
             )
         except MCPError as error:
-            if conversation.status or error.error.code == _CONNECTION_CLOSED:
+            if conversation.status or error.error in _ENDS:
                 raise
             what = f"Page {len(pages) + 1} of the list" if pages else "The list"
             raise SessionError(
@@ -178,9 +186,9 @@ async def _all_pages(
 
 
 def _error_text(error: MCPError, conversation: Conversation) -> str:
-    if error.error.code == _PARSE_ERROR:
+    if error.error.code == PARSE_ERROR:
         # The SDK's words for it hold a piece of the answer, which may be half of a secret.
-        return f"it is no JSON that can be read ({_PARSE_ERROR})"
+        return f"it is no JSON that can be read ({PARSE_ERROR})"
     return f"{one_line(conversation.redact(error.error.message), limit=300)} ({error.error.code})"
 
 
@@ -199,7 +207,7 @@ def _session_error(error: BaseException, connection: JsonObject, conversation: C
         hint = " Check the headers that it is sent." if conversation.status in {401, 403} else ""
         return SessionError(f"The server answered {conversation.status} instead of the list.{hint}")
     for cause in causes:
-        if isinstance(cause, MCPError) and cause.error.code != _CONNECTION_CLOSED:
+        if isinstance(cause, MCPError) and cause.error not in _ENDS:
             return SessionError(f"The server refused: {_error_text(cause, conversation)}.")
     if any(isinstance(cause, TimeoutError) for cause in causes):
         if connection.get("url") and not conversation.reached:
