@@ -156,7 +156,7 @@ def test_UI_3_0_what_such_a_page_does_not_find_is_a_page_of_the_portal_too(
 def test_R16_a_document_that_takes_too_long_is_given_up_with_a_sentence(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.imports.syncing.documents.REQUEST_SECONDS", 0.01)
+    monkeypatch.setattr("tools.imports.syncing.documents.REQUEST_SECONDS", 0.0001)
     upload = {"document": SimpleUploadedFile("shop.json", RAW), "plan": "1"}
     answer = client.post("/sources/import/", upload)
     assert answer.status_code == 422
