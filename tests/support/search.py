@@ -8,6 +8,7 @@ from uuid import UUID
 import numpy as np
 from django.db import connection
 from django.db.models import F
+from django.db.models.functions import Now
 from pgvector import Vector
 
 from portal.tenancy.models import Scope
@@ -47,7 +48,7 @@ def toward(question: str, cosine: float, noise: object) -> np.ndarray:
 def place(tool: Tool, vector: np.ndarray) -> None:
     """The tool is ready, with this vector."""
     changed = ToolEmbedding.objects.filter(entity=tool).update(
-        status="ready", vector=vector, vector_hash=F("source_hash")
+        status="ready", vector=vector, vector_hash=F("source_hash"), embedded_at=Now()
     )
     assert changed == 1
 
