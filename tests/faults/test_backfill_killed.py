@@ -179,6 +179,8 @@ def test_a_backfill_killed_at_twenty_points_ends_as_if_never_killed_and_a_second
         took = time.monotonic() - began
         assert (ended.effective_state, ended.total, ended.failed) == ("succeeded", len(tools), 0)
         assert ended.done + ended.skipped == len(tools)
+        # What the reconciler of a worker that came back had enqueued before is skipped by the job, and may be under way still.
+        wait_until(lambda: waiting(portal) == 0, seconds=60, what="the queue is empty")
         check_every_vector(portal)
         given = calls(log)
 
