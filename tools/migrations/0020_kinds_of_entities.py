@@ -38,7 +38,7 @@ OLD_TRIGGERS = OLD_POSTINGS[OLD_POSTINGS.index("CREATE FUNCTION tools_index_post
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tools", "0019_verbose_names")]
+    dependencies = [("tools", "0019_verbose_names"), ("metrics", "0001_initial")]
 
     operations = [
         migrations.RunSQL(

@@ -47,12 +47,9 @@ def rebuild(document: str) -> str:
     """  # noqa: S608 - constants of this file
 
 
-CANDIDATES = load("0020_candidates.sql").replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
-FORMER_LEXEMES = "to_tsvector('pg_catalog.english', tools_words(query_text))"
 FORMER_WORDS = load("0018_words.sql")
 BACK = (
-    CANDIDATES
-    + FORMER_WORDS[FORMER_WORDS.index("CREATE OR REPLACE FUNCTION tools_words") :]
+    FORMER_WORDS[FORMER_WORDS.index("CREATE OR REPLACE FUNCTION tools_words") :]
     + rebuild(FORMER_DOCUMENT)
     + """
     DROP FUNCTION search_words(text, jsonb, text[], integer);
@@ -71,9 +68,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunSQL(
-            load("0021_words.sql")
-            + rebuild(DOCUMENT)
-            + CANDIDATES.replace(FORMER_LEXEMES, "tools_question(query_text)"),
+            load("0021_words.sql") + rebuild(DOCUMENT),
             BACK,
         ),
         of_search("search_words", callers="portal_app, portal_worker"),

@@ -89,7 +89,7 @@ def _relevance(refined_scores: Sequence[float]) -> list[float]:
     most = max(refined_scores, default=0.0)
     if most > NOTHING_NEAR:
         return [one / most for one in refined_scores]
-    return [1 + one - most for one in refined_scores]
+    return [1 - (most - one) for one in refined_scores]
 
 
 def _of_statistics(

@@ -14,6 +14,7 @@
 --   semantic_share      weight of the vectors, 0 to 1; the keyword arm has the rest. NULL: by the question, semantic_share_max
 --                       when no word of the names of the best keyword matches occurs in it, down to semantic_share_min when
 --                       all do (returned as applied_share)
+--   with_words          return which of the question's lexemes each row has
 --   vector_slot         slot of the model that made query_vector, 0 or 1
 --   exact_limit         up to so many vectors are compared one by one; of more, their signatures are, and then the vectors of those
 --                       that are about as near as the nearest
@@ -21,7 +22,9 @@
 --                       tested one after the other
 --   postings_budget     so many postings are read at most, rarest lexemes first; the rarest is always read
 --
--- Out: a row a candidate. similarity is the cosine, NULL without a vector; the ranks are NULL where that arm did not find it.
+-- Out: a row a candidate. similarity is the cosine, NULL without a vector; the ranks are NULL where that arm did not find it. is_named:
+-- the question is its name, as the filter `names` of the kind understands names, and nothing else; these are among the rows
+-- whatever their scores, and first. words and word_scores: its lexemes and their parts of keyword_score, NULL unless asked for.
 --
 -- Indexes of tools: tools_tool_facets and tools_tool_tags (filters), tools_tool_hidden (no filter), tools_toolembedding_signatures
 -- (vectors and signs), tools_posting_once (keywords).
@@ -45,7 +48,8 @@ CREATE FUNCTION search_candidates(
     rrf_k integer DEFAULT 60,
     min_similarity double precision DEFAULT 0.35,
     semantic_share_min double precision DEFAULT 0.25,
-    semantic_share_max double precision DEFAULT 0.75
+    semantic_share_max double precision DEFAULT 0.75,
+    with_words boolean DEFAULT false
 ) RETURNS TABLE (
     id uuid,
     score double precision,
@@ -55,7 +59,10 @@ CREATE FUNCTION search_candidates(
     semantic_rank bigint,
     keyword_rank bigint,
     applied_share double precision,
-    semantic_weight double precision
+    semantic_weight double precision,
+    is_named boolean,
+    words text[],
+    word_scores real[]
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, public, pg_temp
@@ -71,6 +78,7 @@ DECLARE
     most_compared CONSTANT integer := 1000;                 -- and so many at most, unless more than those lie
     narrow_margin CONSTANT double precision := 0.05;        -- within this margin, as in a catalogue that is one cluster;
     most_in_cluster CONSTANT integer := 10000;              -- then so many
+    longest_name CONSTANT integer := 200;                   -- characters; a longer question is no name
     named_matches CONSTANT integer := 5;                    -- keyword matches whose names decide the share of the vectors
 
     tenant CONSTANT uuid := current_setting('portal.tenant')::uuid;
@@ -89,9 +97,11 @@ DECLARE
     distances double precision[];
     nearest uuid[] := '{}';
     similarities double precision[] := '{}';
-    question CONSTANT tsvector := to_tsvector('pg_catalog.english', tools_words(query_text));
+    question CONSTANT tsvector := tools_question(query_text);
     terms text[] := '{}';       -- the question's lexemes that the budget reaches, with their rarities
     rarities double precision[] := '{}';
+    named uuid[] := '{}';       -- what the question is the name of
+    unnamed text;               -- the condition without the name
 BEGIN
     EXECUTE format('SELECT * FROM %I($1, $2, $3)', 'search_kind_' || kind) INTO of USING filters, rights, vector_slot;
 
@@ -174,11 +184,21 @@ BEGIN
         tenant, of.postings, CASE WHEN listed THEN format(eligible, 'posting.entity_id') ELSE 'true' END)
     INTO terms, rarities USING chosen, question, rarity_scale, postings_budget, of.filtered AND listed;
 
+    IF length(query_text) <= longest_name AND (NOT filters ? 'names' OR filters -> 'names' ? query_text) THEN
+        unnamed := of.passes;
+        EXECUTE format('SELECT * FROM %I($1, $2, $3)', 'search_kind_' || kind) INTO of
+        USING filters || jsonb_build_object('names', jsonb_build_array(query_text)), rights, vector_slot;
+        IF of.passes <> unnamed THEN  -- a kind that passes over the filter `names` has no names
+            EXECUTE format('SELECT coalesce(array_agg(equal.id), ''{}'') FROM (SELECT entity.id FROM %s AS entity WHERE %s LIMIT %s) AS equal',
+                           of.entities, of.passes, max_results) INTO named;
+        END IF;
+    END IF;
+
     -- The keyword arm, and the fusion. Each arm's score is also looked up for what only the other arm found; an entity
     -- without a vector is taken for as similar as the candidates are on average.
     RETURN QUERY EXECUTE format($query$
         WITH matched AS MATERIALIZED (
-            SELECT posting.entity_id AS id, sum(posting.weight * term.rarity) AS score
+            SELECT posting.entity_id AS id, sum(posting.weight * term.rarity) AS score, %9$s
             FROM unnest($2, $3) AS term(lexeme, rarity)
             JOIN %3$s AS posting ON posting.tenant_id = %4$L AND posting.lexeme = term.lexeme
             WHERE %6$s
@@ -191,10 +211,12 @@ BEGIN
         ), semantic AS (
             SELECT near.id, near.similarity, near.rank FROM unnest($4, $5) WITH ORDINALITY AS near(id, similarity, rank)
         ), found AS (
-            SELECT coalesce(semantic.id, keyword.id) AS id, semantic.rank AS semantic_rank, keyword.rank AS keyword_rank, semantic.similarity
+            SELECT coalesce(semantic.id, keyword.id, equal.id) AS id, semantic.rank AS semantic_rank, keyword.rank AS keyword_rank, semantic.similarity
             FROM semantic FULL JOIN keyword ON keyword.id = semantic.id
+            FULL JOIN unnest($17) AS equal(id) ON equal.id = coalesce(semantic.id, keyword.id)
         ), candidate AS MATERIALIZED (
             SELECT found.id, found.semantic_rank, found.keyword_rank, coalesce(matched.score, 0) AS keyword_score,
+                   matched.words, matched.word_scores, found.id = ANY ($17) AS is_named,
                    coalesce(found.similarity, (
                        SELECT -(embedding.vector <#> $6) FROM %2$s AS embedding
                        WHERE $6 IS NOT NULL AND embedding.entity_id = found.id AND %5$s)) AS similarity
@@ -214,28 +236,31 @@ BEGIN
             WHERE keyword.rank <= $16
         )
         SELECT fused.id, fused.score,
-               CASE WHEN fused.keyword_rank IS NULL THEN 'semantic' WHEN fused.semantic_rank IS NULL THEN 'keyword' ELSE 'both' END,
-               fused.similarity, fused.keyword_score, fused.semantic_rank, fused.keyword_rank, fused.share, shown.weight
+               CASE WHEN fused.semantic_rank IS NULL THEN 'keyword' WHEN fused.keyword_rank IS NULL THEN 'semantic' ELSE 'both' END,
+               fused.similarity, fused.keyword_score, fused.semantic_rank, fused.keyword_rank, fused.share, shown.weight,
+               fused.is_named, fused.words, fused.word_scores
         FROM (
             SELECT candidate.*, share,
-                   CASE WHEN $8 = 'rrf' THEN coalesce(share / ($13 + candidate.semantic_rank), 0) + coalesce((1 - share) / ($13 + candidate.keyword_rank), 0)
+                   coalesce(CASE WHEN $8 = 'rrf' THEN coalesce(share / ($13 + candidate.semantic_rank), 0) + coalesce((1 - share) / ($13 + candidate.keyword_rank), 0)
                         WHEN best.similarity IS NULL THEN candidate.keyword_score / best.keyword_score
                         WHEN best.keyword_score IS NULL THEN candidate.similarity / best.similarity
                         ELSE share * coalesce(candidate.similarity, best.mean_similarity) / best.similarity
                              + (1 - share) * candidate.keyword_score / best.keyword_score
-                   END AS score
+                   END, 0) AS score
             FROM candidate CROSS JOIN best CROSS JOIN trust
-            ORDER BY score DESC NULLS LAST, candidate.id LIMIT $10
+            ORDER BY candidate.is_named DESC, score DESC NULLS LAST, candidate.id LIMIT $10
         ) AS fused
         -- By its id, and not as a join over the whole table; a posting without its entity ends here.
         CROSS JOIN LATERAL (SELECT %8$s AS weight FROM %1$s AS entity WHERE entity.id = fused.id OFFSET 0) AS shown
-        ORDER BY fused.score DESC NULLS LAST, fused.id $query$,
+        ORDER BY fused.is_named DESC, fused.score DESC NULLS LAST, fused.id $query$,
         of.entities, of.embeddings, of.postings, tenant, ready,
         CASE WHEN listed THEN format(eligible, 'posting.entity_id') ELSE 'true' END,
-        CASE WHEN listed THEN 'true' ELSE format(shown, 'ranked.id') END, of.operators_weight)
+        CASE WHEN listed THEN 'true' ELSE format(shown, 'ranked.id') END, of.operators_weight,
+        CASE WHEN with_words THEN 'array_agg(term.lexeme) AS words, array_agg((posting.weight * term.rarity)::real) AS word_scores'
+             ELSE 'NULL::text[] AS words, NULL::real[] AS word_scores' END)
     --    $1      $2     $3        $4       $5            $6            $7     $8      $9              $10          $11
     USING chosen, terms, rarities, nearest, similarities, query_vector, depth, fusion, semantic_share, max_results, tsvector_to_array(question),
-    --    $12             $13    $14                 $15                 $16
-          min_similarity, rrf_k, semantic_share_min, semantic_share_max, named_matches;
+    --    $12             $13    $14                 $15                 $16            $17
+          min_similarity, rrf_k, semantic_share_min, semantic_share_max, named_matches, named;
 END;
 $$;

@@ -12,6 +12,9 @@
 --     parameter                     texts, any of which must be the name of a parameter
 --     names, exclude                texts that must, or must not, be the tool_id or the name
 --     core                          true or false
+--     max_average_latency_ms, min_success_rate, min_quality         numbers, by metrics_toolstatistics. A tool of which the figure is
+--                                   not known passes, unless `measured`
+--     measured                      true: only tools that were called, and of which the figures are known that are asked for
 --   rights         what the caller may see (Rights of portal/tenancy/rights.py, as tools.models.tool.found_by says them)
 --     private        true: every private tool
 --     owner          a text: the private tools of this owner
@@ -21,6 +24,7 @@
 -- Out: the three tables; a condition for what search shows of a row `entity`; one for the rows that it hides although no filter does,
 -- which an index must find at once; whether more than they are kept out; the factor that an operator has set.
 --
+-- A quarantined tool is found by nobody (QLT-6).
 -- A retired tool is found only by who asks for retired ones. An unlisted one is found by nobody: it is opened by its id (CAT-1).
 CREATE FUNCTION search_kind_tool(
     filters jsonb, rights jsonb, vector_slot integer,
@@ -34,6 +38,11 @@ DECLARE
     tenant CONSTANT uuid := current_setting('portal.tenant')::uuid;
     kept_back CONSTANT text := 'entity.visibility <> ''public'' OR entity.lifecycle = ''retired''';  -- as tools_tool_hidden has it
     visible text := 'entity.visibility = ''public''';
+    -- By tool_statistics_quarantined; they are few, and mostly none.
+    quarantined CONSTANT uuid[] := ARRAY(SELECT held.tool_id FROM metrics_toolstatistics AS held
+                                         WHERE held.tenant_id = tenant AND held.quarantined_until > now());
+    measured CONSTANT boolean := coalesce(filters -> 'measured' = 'true', false);
+    suits text := '';           -- what the statistics must be
     name text;
     given jsonb;
     kind_of_value text;
@@ -58,18 +67,25 @@ BEGIN
     IF NOT filters ? 'lifecycle' THEN
         passes := passes || ' AND entity.lifecycle <> ''retired''';
     END IF;
-    hidden := format('entity.tenant_id = %L AND entity.active AND (%s) AND NOT (%s)', tenant, kept_back, passes);
+    IF cardinality(quarantined) > 0 THEN
+        passes := passes || format(' AND entity.id <> ALL (%L)', quarantined);
+        hidden := format('entity.tenant_id = %L AND entity.active AND (%s OR entity.id = ANY (%L)) AND NOT (%s)',
+                         tenant, kept_back, quarantined, passes);
+    ELSE
+        hidden := format('entity.tenant_id = %L AND entity.active AND (%s) AND NOT (%s)', tenant, kept_back, passes);
+    END IF;
 
     IF rights ? 'sensitivities' THEN
         passes := passes || format(' AND entity.sensitivity = ANY (%L)',
                                    ARRAY(SELECT jsonb_array_elements_text(rights -> 'sensitivities')));
     END IF;
     FOR name, given IN SELECT * FROM jsonb_each(filters) LOOP
-        kind_of_value := CASE name WHEN 'core' THEN 'boolean' ELSE 'array' END;
+        kind_of_value := CASE WHEN name IN ('core', 'measured') THEN 'boolean'
+                              WHEN name IN ('max_average_latency_ms', 'min_success_rate', 'min_quality') THEN 'number' ELSE 'array' END;
         IF jsonb_typeof(given) <> kind_of_value THEN
             RAISE EXCEPTION 'the filter % of a search must be of the type %', name, kind_of_value USING ERRCODE = 'invalid_parameter_value';
         END IF;
-        IF name NOT IN ('core', 'tags') THEN
+        IF kind_of_value = 'array' AND name <> 'tags' THEN
             texts := ARRAY(SELECT jsonb_array_elements_text(given));
         END IF;
         CASE
@@ -90,6 +106,14 @@ BEGIN
             passes := passes || format(' AND entity.parameters -> ''properties'' ?| %L', texts);
         WHEN name = 'core' THEN
             passes := passes || CASE WHEN given::boolean THEN ' AND entity.core' ELSE ' AND NOT entity.core' END;
+        WHEN name = 'max_average_latency_ms' THEN
+            suits := suits || format(' AND held.average_latency_ms <= %L', given::double precision);
+        WHEN name = 'min_success_rate' THEN
+            suits := suits || format(' AND held.success_rate >= %L', given::double precision);
+        WHEN name = 'min_quality' THEN
+            suits := suits || format(' AND held.quality >= %L', given::double precision);
+        WHEN name = 'measured' THEN
+            NULL;  -- below
         WHEN name = 'embedding_status' THEN
             passes := passes || format(' AND EXISTS (SELECT FROM tools_toolembedding AS held WHERE held.tenant_id = %L AND held.entity_id = entity.id '
                                        'AND held.slot = %s AND held.status = ANY (%L))', tenant, vector_slot, texts);
@@ -101,5 +125,10 @@ BEGIN
             RAISE EXCEPTION 'a search of tools has no filter %', name USING ERRCODE = 'invalid_parameter_value';
         END CASE;
     END LOOP;
+    IF measured OR suits <> '' THEN
+        -- A comparison with a figure that is not known is neither true nor false: so an unmeasured tool passes the second of these.
+        passes := passes || format(CASE WHEN measured THEN ' AND EXISTS (%s%s)' ELSE ' AND NOT EXISTS (%s AND NOT (true%s))' END, format(
+            'SELECT FROM metrics_toolstatistics AS held WHERE held.tenant_id = %L AND held.tool_id = entity.id AND held.calls > 0', tenant), suits);
+    END IF;
 END;
 $$;

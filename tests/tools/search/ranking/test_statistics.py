@@ -1,7 +1,7 @@
 """What the statistics of calls do to a search: ranking (SRC-3), filters (SRC-2), quarantine, and what a result shows.
 
 How to see it fail: with quality and recency 0 for the unknown, a tool that failed once outranks one that was never called; without
-`hidden` in 0023_kind_tool.sql a quarantined tool is found wherever nothing is filtered.
+`hidden` in 0020_kind_tool.sql a quarantined tool is found wherever nothing is filtered.
 """
 
 from __future__ import annotations

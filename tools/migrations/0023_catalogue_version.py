@@ -8,7 +8,7 @@ from portal.tenancy.catalogue_version import raises_catalogue_version
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tools", "0023_statistics_in_search"), ("tenancy", "0013_catalogue_version")]
+    dependencies = [("tools", "0022_ranking"), ("tenancy", "0013_catalogue_version")]
 
     operations = [
         raises_catalogue_version("tools_tool"),
